@@ -1,0 +1,1 @@
+"""One run: from a config to the best weights on the validation set."""

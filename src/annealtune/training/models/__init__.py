@@ -1,0 +1,1 @@
+"""The nets, by name."""
