@@ -1,0 +1,28 @@
+"""The rules of simulated annealing: pure Python on floats, no torch."""
+
+from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
+from annealtune.annealing.neighborhood import Neighborhood, Setting, grid
+from annealtune.annealing.strategies import SimulatedAnnealing, Strategy
+from annealtune.annealing.temperature import (
+    Automatic,
+    Constant,
+    Geometric,
+    Reheating,
+    Schedule,
+)
+
+__all__ = [
+    "Automatic",
+    "Constant",
+    "Geometric",
+    "Neighborhood",
+    "Reheating",
+    "Schedule",
+    "Setting",
+    "SimulatedAnnealing",
+    "Strategy",
+    "Verdict",
+    "accept_probability",
+    "grid",
+    "metropolis",
+]

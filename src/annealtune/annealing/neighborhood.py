@@ -1,0 +1,177 @@
+"""The finite set H of settings from which every move is picked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, overload
+
+
+class Setting(Mapping[str, Any]):
+    """One member h of H: option names and their values, immutable and hashable.
+
+    Args:
+        options: optimizer options by name, such as ``{"lr": 0.1, "momentum": 0.9}``.
+
+    Raises:
+        TypeError: if a name is no string or a value cannot be hashed (use tuples, not lists).
+        ValueError: if there is no option, a number is not finite, or ``lr`` is negative.
+
+    Example:
+        >>> Setting({"lr": 0.1})["lr"]
+        0.1
+    """
+
+    __slots__ = ("_hash", "_options")
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        if not isinstance(options, Mapping):
+            raise TypeError(
+                f"Setting(options=...) must map option names to values, got {options!r}; "
+                "write for example {'lr': 0.1}"
+            )
+        self._options = {name: _checked(name, value) for name, value in options.items()}
+        if not self._options:
+            raise ValueError("Setting(options=...) must name at least one option, got none")
+        self._hash = hash(frozenset(self._options.items()))
+
+    def __getitem__(self, name: str) -> Any:
+        return self._options[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options)
+
+    def __len__(self) -> int:
+        return len(self._options)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mapping) and self._options == dict(other)
+
+    def __repr__(self) -> str:
+        return f"Setting({self})"
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self._options.items())
+
+    def __reduce__(self) -> tuple[type[Setting], tuple[dict[str, Any]]]:
+        return Setting, (dict(self._options),)
+
+
+class Neighborhood(Sequence[Setting]):
+    """The set H: a finite, ordered collection of different settings over the same options.
+
+    Args:
+        settings: the members of H, as `Setting` or as plain mappings.
+        dropped: members that were taken out because the optimizer refuses them.
+
+    Raises:
+        ValueError: if H is empty, holds a setting twice, or its settings name different options.
+
+    Example:
+        >>> neighborhood = Neighborhood([{"lr": 0.1}, {"lr": 0.01}])
+        >>> neighborhood.pick(random.Random(0))
+        Setting(lr=0.01)
+
+    Reference:
+        Fischetti and Stringher (2019), Section 3: the neighborhood of the current weights holds
+        one optimizer step for each member of H.
+    """
+
+    def __init__(
+        self, settings: Iterable[Mapping[str, Any]], *, dropped: Iterable[Setting] = ()
+    ) -> None:
+        self._settings = tuple(s if isinstance(s, Setting) else Setting(s) for s in settings)
+        self.dropped = tuple(dropped)
+        if not self._settings:
+            raise ValueError(
+                "Neighborhood(settings=...) must hold at least one setting, got none"
+                + (f"; the optimizer refuses all of {list(self.dropped)}" if self.dropped else "")
+            )
+        self.options = tuple(self._settings[0])
+        seen: set[Setting] = set()
+        for setting in self._settings:
+            if set(setting) != set(self.options):
+                raise ValueError(
+                    "Neighborhood(settings=...) must name the same options in every setting, got "
+                    f"{setting!r} beside {self._settings[0]!r}"
+                )
+            if setting in seen:
+                raise ValueError(
+                    f"Neighborhood(settings=...) must hold different settings, got {setting!r} twice"
+                )
+            seen.add(setting)
+
+    @overload
+    def __getitem__(self, index: int) -> Setting: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Setting, ...]: ...
+    def __getitem__(self, index: int | slice) -> Setting | tuple[Setting, ...]:
+        return self._settings[index]
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Neighborhood) and self._settings == other._settings
+
+    def __hash__(self) -> int:
+        return hash(self._settings)
+
+    def __repr__(self) -> str:
+        return f"Neighborhood({list(self._settings)!r})"
+
+    def pick(self, rng: random.Random) -> Setting:
+        """Pick a member of H uniformly, with exactly one draw from ``rng``."""
+        return self._settings[int(rng.random() * len(self._settings))]
+
+
+def grid(**options: Iterable[Any]) -> Neighborhood:
+    """Build H as the product of the values given for each option, the first option outermost.
+
+    Args:
+        options: for each option name the values to choose from.
+
+    Raises:
+        TypeError: if the values of an option are no collection.
+        ValueError: as `Neighborhood` does.
+
+    Example:
+        >>> len(grid(lr=[0.1, 0.01], momentum=[0.0, 0.9]))
+        4
+    """
+    for name, values in options.items():
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            raise TypeError(
+                f"grid({name}=...) must be a collection of values, got {values!r}; "
+                f"write {name}=[{values!r}] for a single one"
+            )
+    if not options:
+        raise ValueError("grid() must name at least one option, such as grid(lr=[0.1, 0.01])")
+    products = itertools.product(*options.values())
+    return Neighborhood(dict(zip(options, values, strict=True)) for values in products)
+
+
+def _checked(name: Any, value: Any) -> Any:
+    if not isinstance(name, str):
+        raise TypeError(f"Setting option names must be strings, got {name!r}")
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(
+            f"Setting({name}=...) must be a hashable value, got {value!r}; use a tuple for a list"
+        ) from None
+    numbers = value if isinstance(value, tuple) else (value,)
+    for number in numbers:
+        if isinstance(number, int | float) and not math.isfinite(number):
+            raise ValueError(f"Setting({name}=...) must be finite, got {value!r}")
+    if name == "lr":
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise TypeError(f"Setting(lr=...) must be a number, got {value!r}")
+        if value < 0:
+            raise ValueError(f"Setting(lr=...) must not be negative, got {value!r}")
+    return value

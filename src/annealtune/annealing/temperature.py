@@ -1,0 +1,340 @@
+"""How warm the search is and how it cools.
+
+A schedule has a current ``temperature``. It is told the worsening of every measured move
+(``observe``) and the end of every step and every epoch (``tick``); each schedule follows one of
+the two clocks and ignores the other. Its ``state_dict`` is plain data, so that a resumed run
+continues at the same temperature to the last bit.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any, Literal, Protocol, runtime_checkable
+
+Clock = Literal["step", "epoch"]
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """What every temperature schedule offers."""
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next accept test."""
+
+    def observe(self, worsening: float) -> None:
+        """Learn from the worsening of a measured move."""
+
+    def tick(self, clock: Clock) -> None:
+        """Note the end of a step or of an epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what ``load_state_dict`` needs, as plain data."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+
+
+class Constant:
+    """The same temperature for ever; 0 is greedy, ``math.inf`` accepts every finite worsening.
+
+    Args:
+        temperature: not negative and not NaN.
+
+    Example:
+        >>> Constant(0.5).temperature
+        0.5
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = _temperature("Constant(temperature=...)", temperature)
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next accept test."""
+        return self._temperature
+
+    def observe(self, worsening: float) -> None:
+        """Ignore the measurement."""
+
+    def tick(self, clock: Clock) -> None:
+        """Ignore the clock."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the temperature."""
+        return {"temperature": self._temperature}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._temperature = state["temperature"]
+
+    def __repr__(self) -> str:
+        return f"Constant({self._temperature!r})"
+
+
+class Geometric(Constant):
+    r"""Geometric cooling, :math:`T = \alpha T` at every tick of its clock, never below a floor.
+
+    Args:
+        initial: the first temperature T0, positive.
+        factor: the cooling factor alpha, between 0 and 1.
+        per: the clock it follows, ``"epoch"`` (Algorithm 2) or ``"step"`` (Algorithm 1).
+        floor: the temperature it does not fall below.
+
+    Raises:
+        ValueError: if an argument breaks its rule.
+
+    Example:
+        >>> schedule = Geometric(1.0, 0.8)
+        >>> schedule.tick("step"), schedule.tick("epoch")
+        (None, None)
+        >>> schedule.temperature
+        0.8
+
+    Reference:
+        Fischetti and Stringher (2019), equation 2; alpha of 0.95-0.99 per step, 0.7-0.8 per epoch.
+    """
+
+    def __init__(
+        self, initial: float, factor: float, *, per: Clock = "epoch", floor: float = 0.0
+    ) -> None:
+        super().__init__(_temperature("Geometric(initial=...)", initial))
+        if initial == 0 or math.isinf(initial):
+            raise ValueError(
+                f"Geometric(initial=...) must be positive and finite, got {initial!r}; "
+                "use Constant for a temperature of 0 or infinity"
+            )
+        self.initial = self._temperature
+        self.factor = _number("Geometric(factor=...)", factor)
+        if not 0 < self.factor < 1:
+            raise ValueError(
+                f"Geometric(factor=...) must lie between 0 and 1, both excluded, got {factor!r}"
+            )
+        self.per = _clock("Geometric(per=...)", per)
+        self.floor = _temperature("Geometric(floor=...)", floor)
+        if self.floor > self.initial:
+            raise ValueError(
+                f"Geometric(floor=...) must not exceed initial={initial!r}, got {floor!r}"
+            )
+
+    def tick(self, clock: Clock) -> None:
+        """Cool once if this is the clock the schedule follows."""
+        if clock == self.per:
+            self._temperature = max(self.factor * self._temperature, self.floor)
+
+    def restore(self) -> None:
+        """Return to the initial temperature."""
+        self._temperature = self.initial
+
+    def __repr__(self) -> str:
+        return f"Geometric({self.initial!r}, {self.factor!r}, per={self.per!r}, floor={self.floor!r})"
+
+
+class Reheating:
+    """A geometric schedule whose temperature is restored to its initial value several times.
+
+    Args:
+        schedule: the schedule to restart.
+        every: restore after this many ticks of the schedule's own clock.
+        times: how often to restore; afterwards it cools for good.
+
+    Example:
+        >>> schedule = Reheating(Geometric(1.0, 0.5), every=2, times=1)
+        >>> temperatures = []
+        >>> for _ in range(5):
+        ...     temperatures.append(schedule.temperature)
+        ...     schedule.tick("epoch")
+        >>> temperatures
+        [1.0, 0.5, 1.0, 0.5, 0.25]
+
+    Reference:
+        Fischetti and Stringher (2019), Section 2: the temperature can be restored multiple times.
+    """
+
+    def __init__(self, schedule: Geometric, *, every: int, times: int) -> None:
+        if not isinstance(schedule, Geometric):
+            raise TypeError(f"Reheating(schedule=...) must be a Geometric, got {schedule!r}")
+        self.schedule = schedule
+        self.every = _count("Reheating(every=...)", every, least=1)
+        self.times = _count("Reheating(times=...)", times, least=0)
+        self._ticks = 0
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next accept test."""
+        return self.schedule.temperature
+
+    def observe(self, worsening: float) -> None:
+        """Ignore the measurement."""
+
+    def tick(self, clock: Clock) -> None:
+        """Cool, or restore the initial temperature where a restart is due."""
+        if clock != self.schedule.per:
+            return
+        self._ticks += 1
+        restarts, since = divmod(self._ticks, self.every)
+        if since == 0 and restarts <= self.times:
+            self.schedule.restore()
+        else:
+            self.schedule.tick(clock)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the temperature and the number of ticks."""
+        return {**self.schedule.state_dict(), "ticks": self._ticks}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.schedule.load_state_dict(state)
+        self._ticks = state["ticks"]
+
+    def __repr__(self) -> str:
+        return f"Reheating({self.schedule!r}, every={self.every!r}, times={self.times!r})"
+
+
+class Automatic:
+    r"""A temperature in units of the worsenings that really occur: nothing to choose.
+
+    The first ``probes`` moves are all accepted unless they are not finite. The median of their
+    \|worsening\|, zeros left out, becomes the unit. Then the temperature starts at ``start`` units
+    and falls geometrically to ``end`` units at the planned length. Without a length it falls as
+    :math:`start / (1 + k / probes)` units, k steps after the measurement: an anytime schedule.
+    Multiplying every value of the accept test by a constant changes no decision.
+
+    Args:
+        length: the planned number of ticks, or None for the anytime schedule.
+        per: the clock of ``length``.
+        probes: how many non-zero worsenings make the unit.
+        start: the first temperature after the measurement, in units.
+        end: the last temperature of the planned length, in units.
+
+    Example:
+        >>> schedule = Automatic(length=3, probes=1, start=4.0, end=1.0)
+        >>> schedule.temperature
+        inf
+        >>> schedule.observe(-0.5), schedule.temperature
+        (None, 2.0)
+        >>> schedule.tick("epoch"), schedule.temperature
+        (None, 1.0)
+    """
+
+    def __init__(
+        self,
+        *,
+        length: int | None = None,
+        per: Clock = "epoch",
+        probes: int = 32,
+        start: float = 10.0,
+        end: float = 0.1,
+    ) -> None:
+        self.length = None if length is None else _count("Automatic(length=...)", length, least=1)
+        self.per = _clock("Automatic(per=...)", per) if self.length else "step"
+        self.probes = _count("Automatic(probes=...)", probes, least=1)
+        self.start = _temperature("Automatic(start=...)", start)
+        self.end = _temperature("Automatic(end=...)", end)
+        if not 0 < self.end <= self.start < math.inf:
+            raise ValueError(
+                "Automatic(start=..., end=...) must satisfy 0 < end <= start < inf, "
+                f"got start={start!r}, end={end!r}"
+            )
+        self._measured: list[float] = []
+        self._unit: float | None = None
+        self._ticks = 0
+        self._calibrated_at = 0
+
+    @property
+    def unit(self) -> float | None:
+        """The median of the measured worsenings' sizes, None while it is still measured."""
+        return self._unit
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next accept test; infinite while the unit is measured."""
+        if self._unit is None:
+            return math.inf
+        since = self._ticks - self._calibrated_at
+        if self.length is None:
+            return self._unit * (self.start / (1 + since / self.probes))
+        # The last of ``length`` ticks is followed by nothing, so the end is reached one before it.
+        ahead = self.length - 1 - self._calibrated_at
+        share = min(since / ahead, 1.0) if ahead > 0 else 0.0
+        return self._unit * (self.start * (self.end / self.start) ** share)
+
+    def observe(self, worsening: float) -> None:
+        """Measure the unit from the first moves."""
+        if self._unit is not None or not math.isfinite(worsening) or worsening == 0:
+            return
+        self._measured.append(abs(worsening))
+        if len(self._measured) == self.probes:
+            self._unit = statistics.median(self._measured)
+            self._calibrated_at = self._ticks
+            self._measured = []
+
+    def tick(self, clock: Clock) -> None:
+        """Count the clock the schedule follows."""
+        self._ticks += clock == self.per
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the unit, what was measured for it, and the number of ticks."""
+        return {
+            "measured": list(self._measured),
+            "unit": self._unit,
+            "ticks": self._ticks,
+            "calibrated_at": self._calibrated_at,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._measured = list(state["measured"])
+        self._unit = state["unit"]
+        self._ticks = state["ticks"]
+        self._calibrated_at = state["calibrated_at"]
+
+    def __repr__(self) -> str:
+        return (
+            f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
+            f"start={self.start!r}, end={self.end!r})"
+        )
+
+
+def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
+    """Turn a number into a `Constant` and let a schedule through.
+
+    Args:
+        owner: the class that was given the temperature, for the message.
+        temperature: a number that is not negative, or a schedule.
+
+    Raises:
+        TypeError: if it is neither.
+        ValueError: if the number is negative or NaN.
+    """
+    if isinstance(temperature, Schedule):
+        return temperature
+    return Constant(_temperature(f"{owner}(temperature=...)", temperature))
+
+
+def _number(argument: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{argument} must be a number, got {value!r}")
+    return float(value)
+
+
+def _temperature(argument: str, value: Any) -> float:
+    number = _number(argument, value)
+    if math.isnan(number) or number < 0:
+        raise ValueError(f"{argument} must be a number that is not negative, got {value!r}")
+    return number
+
+
+def _count(argument: str, value: Any, *, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{argument} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{argument} must be at least {least}, got {value!r}")
+    return value
+
+
+def _clock(argument: str, value: Any) -> Clock:
+    if value not in ("step", "epoch"):
+        raise ValueError(f"{argument} must be 'step' or 'epoch', got {value!r}")
+    return "step" if value == "step" else "epoch"
