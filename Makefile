@@ -1,0 +1,54 @@
+# Everything runs in .venv, which the first target that needs it builds.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+# python3.11 if it runs, else python3. Another one: make PYTHON=/path/to/python test
+PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
+PIP_INSTALL := $(BIN)/python -m pip install -q --progress-bar off -c constraints.txt
+
+# Two test processes with one torch thread each; make test PYTEST_ARGS="-x tests/optim" for less.
+PYTEST_ARGS ?= -n 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all check bench format clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED)  ## train with and without annealing on a small data set, side by side
+	$(BIN)/python examples/demo.py
+
+test: check  ## format, lint, types and the fast tests
+	$(PYTEST)
+
+test-all: check  ## the same with the slow tests
+	$(PYTEST) -m "slow or not slow"
+
+check: $(INSTALLED)  ## format, lint and types only
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## what one step costs beside plain SGD
+	$(BIN)/python benchmarks/step_cost.py
+
+format: $(INSTALLED)  ## rewrite the files as `make test` wants them
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove what make and the tools have made, .venv included; keep runs/ and data/
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes first and alone: whichever build of that version pip is set up to find is then in place,
+# and the second command, held to the same pins, has no reason to fetch another.
+$(INSTALLED): pyproject.toml constraints.txt
+	@echo "Installing into $(VENV): torch first, then the rest (some minutes the first time) ..."
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(PIP_INSTALL) torch==2.13.0
+	$(PIP_INSTALL) -e '.[train,tensorboard,dev]'
+	@touch $@
