@@ -70,7 +70,8 @@ class VGG(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return one score per class for each image."""
-        return self.classifier(self.average(self.features(images)))
+        scores: Tensor = self.classifier(self.average(self.features(images)))
+        return scores
 
 
 def _stages(depth: int, channels: int, divisor: int) -> Iterator[nn.Module]:

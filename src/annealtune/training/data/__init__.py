@@ -1,0 +1,1 @@
+"""Data sets in memory, by name, and the minibatches made of them."""
