@@ -6,7 +6,8 @@ INSTALLED := $(VENV)/.installed
 
 # python3.11 if it runs, else python3. Another one: make PYTHON=/path/to/python test
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
-PIP_INSTALL := $(BIN)/python -m pip install -q --progress-bar off -c constraints.txt
+# -qq: errors only.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --progress-bar off -c constraints.txt
 
 # Two test processes with one torch thread each; make test PYTEST_ARGS="-x tests/optim" for less.
 PYTEST_ARGS ?= -n 2
