@@ -102,7 +102,8 @@ class Neighborhood(Sequence[Setting]):
                 )
             if setting in seen:
                 raise ValueError(
-                    f"Neighborhood(settings=...) must hold different settings, got {setting!r} twice"
+                    "Neighborhood(settings=...) must hold different settings, "
+                    f"got {setting!r} twice"
                 )
             seen.add(setting)
 

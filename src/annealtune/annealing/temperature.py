@@ -12,6 +12,8 @@ import math
 import statistics
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from annealtune.annealing.arguments import count, not_negative, number
+
 Clock = Literal["step", "epoch"]
 
 
@@ -48,7 +50,7 @@ class Constant:
     """
 
     def __init__(self, temperature: float) -> None:
-        self._temperature = _temperature("Constant(temperature=...)", temperature)
+        self._temperature = not_negative("Constant(temperature=...)", temperature)
 
     @property
     def temperature(self) -> float:
@@ -99,20 +101,20 @@ class Geometric(Constant):
     def __init__(
         self, initial: float, factor: float, *, per: Clock = "epoch", floor: float = 0.0
     ) -> None:
-        super().__init__(_temperature("Geometric(initial=...)", initial))
+        super().__init__(not_negative("Geometric(initial=...)", initial))
         if initial == 0 or math.isinf(initial):
             raise ValueError(
                 f"Geometric(initial=...) must be positive and finite, got {initial!r}; "
                 "use Constant for a temperature of 0 or infinity"
             )
         self.initial = self._temperature
-        self.factor = _number("Geometric(factor=...)", factor)
+        self.factor = number("Geometric(factor=...)", factor)
         if not 0 < self.factor < 1:
             raise ValueError(
                 f"Geometric(factor=...) must lie between 0 and 1, both excluded, got {factor!r}"
             )
         self.per = _clock("Geometric(per=...)", per)
-        self.floor = _temperature("Geometric(floor=...)", floor)
+        self.floor = not_negative("Geometric(floor=...)", floor)
         if self.floor > self.initial:
             raise ValueError(
                 f"Geometric(floor=...) must not exceed initial={initial!r}, got {floor!r}"
@@ -128,7 +130,9 @@ class Geometric(Constant):
         self._temperature = self.initial
 
     def __repr__(self) -> str:
-        return f"Geometric({self.initial!r}, {self.factor!r}, per={self.per!r}, floor={self.floor!r})"
+        return (
+            f"Geometric({self.initial!r}, {self.factor!r}, per={self.per!r}, floor={self.floor!r})"
+        )
 
 
 class Reheating:
@@ -156,9 +160,14 @@ class Reheating:
         if not isinstance(schedule, Geometric):
             raise TypeError(f"Reheating(schedule=...) must be a Geometric, got {schedule!r}")
         self.schedule = schedule
-        self.every = _count("Reheating(every=...)", every, least=1)
-        self.times = _count("Reheating(times=...)", times, least=0)
+        self.every = count("Reheating(every=...)", every, least=1)
+        self.times = count("Reheating(times=...)", times, least=0)
         self._ticks = 0
+
+    @property
+    def per(self) -> Clock:
+        """The clock of the schedule that is restarted."""
+        return self.schedule.per
 
     @property
     def temperature(self) -> float:
@@ -227,11 +236,11 @@ class Automatic:
         start: float = 10.0,
         end: float = 0.1,
     ) -> None:
-        self.length = None if length is None else _count("Automatic(length=...)", length, least=1)
+        self.length = None if length is None else count("Automatic(length=...)", length, least=1)
         self.per = _clock("Automatic(per=...)", per) if self.length else "step"
-        self.probes = _count("Automatic(probes=...)", probes, least=1)
-        self.start = _temperature("Automatic(start=...)", start)
-        self.end = _temperature("Automatic(end=...)", end)
+        self.probes = count("Automatic(probes=...)", probes, least=1)
+        self.start = not_negative("Automatic(start=...)", start)
+        self.end = not_negative("Automatic(end=...)", end)
         if not 0 < self.end <= self.start < math.inf:
             raise ValueError(
                 "Automatic(start=..., end=...) must satisfy 0 < end <= start < inf, "
@@ -258,7 +267,7 @@ class Automatic:
         # The last of ``length`` ticks is followed by nothing, so the end is reached one before it.
         ahead = self.length - 1 - self._calibrated_at
         share = min(since / ahead, 1.0) if ahead > 0 else 0.0
-        return self._unit * (self.start * (self.end / self.start) ** share)
+        return self._unit * (self.start * math.pow(self.end / self.start, share))
 
     def observe(self, worsening: float) -> None:
         """Measure the unit from the first moves."""
@@ -308,30 +317,10 @@ def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
         TypeError: if it is neither.
         ValueError: if the number is negative or NaN.
     """
-    if isinstance(temperature, Schedule):
+    # A class has all the names that the protocol asks for, but it is no schedule.
+    if isinstance(temperature, Schedule) and not isinstance(temperature, type):
         return temperature
-    return Constant(_temperature(f"{owner}(temperature=...)", temperature))
-
-
-def _number(argument: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{argument} must be a number, got {value!r}")
-    return float(value)
-
-
-def _temperature(argument: str, value: Any) -> float:
-    number = _number(argument, value)
-    if math.isnan(number) or number < 0:
-        raise ValueError(f"{argument} must be a number that is not negative, got {value!r}")
-    return number
-
-
-def _count(argument: str, value: Any, *, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{argument} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{argument} must be at least {least}, got {value!r}")
-    return value
+    return Constant(not_negative(f"{owner}(temperature=...)", temperature))
 
 
 def _clock(argument: str, value: Any) -> Clock:

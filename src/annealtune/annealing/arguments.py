@@ -1,0 +1,71 @@
+"""Checks of constructor arguments, so that every message names argument, rule and value."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+
+def number(argument: str, value: Any) -> float:
+    """Return a real number as a float.
+
+    Args:
+        argument: where the value was given, such as ``"Geometric(factor=...)"``.
+        value: what was given.
+
+    Raises:
+        TypeError: if it is no number; True and False are none.
+
+    Example:
+        >>> number("Geometric(factor=...)", 1)
+        1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{argument} must be a number, got {value!r}")
+    return float(value)
+
+
+def not_negative(argument: str, value: Any) -> float:
+    """Return a number that is at least 0, infinity included.
+
+    Args:
+        argument: where the value was given.
+        value: what was given.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is negative or NaN.
+
+    Example:
+        >>> not_negative("Constant(temperature=...)", 0)
+        0.0
+    """
+    checked = number(argument, value)
+    if math.isnan(checked) or checked < 0:
+        raise ValueError(f"{argument} must be a number that is not negative, got {value!r}")
+    return checked
+
+
+def count(argument: str, value: Any, *, least: int) -> int:
+    """Return a whole number that is at least ``least``; numpy's integers are welcome.
+
+    Args:
+        argument: where the value was given.
+        value: what was given.
+        least: the smallest allowed value.
+
+    Raises:
+        TypeError: if it is no whole number; 3.0 and True are none.
+        ValueError: if it is smaller than ``least``.
+
+    Example:
+        >>> count("Reheating(every=...)", 3, least=1)
+        3
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{argument} must be a whole number, got {value!r}")
+    checked = operator.index(value)
+    if checked < least:
+        raise ValueError(f"{argument} must be at least {least}, got {value!r}")
+    return checked
