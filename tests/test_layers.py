@@ -1,0 +1,147 @@
+"""Imports point one way: annealing <- search <- optim <- training <- studies <- cli."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+PATHS = sorted((SOURCE / "annealtune").rglob("*.py"))
+
+# What each room may import of annealtune besides itself. "(root)" is annealtune/__init__.py: it
+# re-exports everything up to optim, so it stands above optim and below training.
+UP_TO_OPTIM = {"errors", "annealing", "search", "optim"}
+MAY_IMPORT = {
+    "errors": set(),
+    "annealing": {"errors"},
+    "search": {"errors", "annealing"},
+    "optim": {"errors", "annealing", "search"},
+    "(root)": UP_TO_OPTIM,
+    "integrations": {"errors", "annealing", "optim"},
+    "training": UP_TO_OPTIM | {"(root)"},
+    "studies": UP_TO_OPTIM | {"(root)", "training"},
+    "cli": UP_TO_OPTIM | {"(root)", "training", "studies", "integrations"},
+}
+WITHOUT_TORCH = {"errors", "annealing", "search"}
+WITH_OPTIONAL_PACKAGES = {"training", "studies", "integrations", "cli"}
+
+# Packages of an extra of their own: one file each, so that everything else works without them.
+IN_ONE_FILE = ["ray", "lightning", "transformers", "accelerate", "tensorboard"]
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a file; a package keeps its ``__init__``."""
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def room_of(name: str) -> str:
+    """The room that a dotted name of annealtune belongs to."""
+    second = name.split(".")[1] if "." in name else ""
+    if second == "__main__":
+        return "cli"
+    return second if second in MAY_IMPORT else "(root)"
+
+
+def imports_of(module: str, text: str) -> Iterator[str]:
+    """Yields every dotted name that a module imports, wherever in the file the import stands."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import():
+                yield from (alias.name for alias in node.names)
+            case ast.ImportFrom():
+                above = module.split(".")[: -node.level] if node.level else []
+                start = [*above, node.module] if node.module else above
+                yield from (".".join([*start, alias.name]) for alias in node.names)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__")
+                | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield name
+
+
+def violations(module: str, text: str) -> list[str]:
+    """Says in words which imports of a module its room does not allow."""
+    room = room_of(module)
+    found = []
+    for name in imports_of(module, text):
+        package = name.split(".")[0]
+        if package == "annealtune":
+            if room_of(name) not in MAY_IMPORT[room] | {room}:
+                found.append(f"{module}: {room} must not import {name}")
+        elif package == "torch":
+            if room in WITHOUT_TORCH:
+                found.append(f"{module}: {room} works without torch, but imports {name}")
+        elif package not in sys.stdlib_module_names and room not in WITH_OPTIONAL_PACKAGES:
+            found.append(f"{module}: {room} must not import {name}, an optional package")
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS, ids=module_of)
+def test_a_module_imports_only_what_its_room_allows(path: Path) -> None:
+    assert violations(module_of(path), path.read_text(encoding="utf-8")) == []
+
+
+def test_every_module_has_a_room() -> None:
+    known = MAY_IMPORT.keys() | {"__init__", "__main__"}
+    homeless = [module_of(path) for path in PATHS if module_of(path).split(".")[1] not in known]
+    assert homeless == []
+
+
+@pytest.mark.parametrize("package", IN_ONE_FILE)
+def test_a_package_with_its_own_extra_is_imported_in_one_file(package: str) -> None:
+    importers = [
+        module_of(path)
+        for path in PATHS
+        if any(
+            package in name.split(".") and not name.startswith("annealtune.")
+            for name in imports_of(module_of(path), path.read_text(encoding="utf-8"))
+        )
+    ]
+    assert len(importers) <= 1, importers
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("annealtune.annealing.acceptance", "import torch"),
+        ("annealtune.annealing.acceptance", "import numpy as np"),
+        ("annealtune.annealing.acceptance", "from ..search import Annealer"),
+        ("annealtune.annealing.strategies.tabu", "from ...optim.embedded import EmbeddedTuner"),
+        ("annealtune.annealing.strategies.__init__", "from ...optim import SGDSA"),
+        ("annealtune.search.annealer", "def f():\n    from torch import nn"),
+        ("annealtune.search.annealer", "from annealtune import SGDSA"),
+        ("annealtune.optim.embedded", "if TYPE_CHECKING:\n    from annealtune import training"),
+        ("annealtune.optim.embedded", "import_module('annealtune.studies.plan')"),
+        ("annealtune.optim.embedded", "importlib.import_module('numpy')"),
+        ("annealtune.__init__", "from .training import run"),
+        ("annealtune.__init__", "from annealtune.integrations.lightning import Callback"),
+        ("annealtune.training.loop", "import annealtune.studies.plan"),
+        ("annealtune.studies.plan", "from annealtune.cli import main"),
+        ("annealtune.integrations.lightning", "from annealtune.training import run"),
+        ("annealtune.integrations.lightning", "from annealtune.search import Annealer"),
+        ("annealtune.errors", "from annealtune.annealing import grid"),
+    ],
+)
+def test_a_forbidden_import_is_found(module: str, text: str) -> None:
+    assert len(violations(module, text)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("annealtune.annealing.acceptance", "import math\nfrom annealtune.errors import X"),
+        ("annealtune.annealing.strategies.__init__", "from .tabu import Tabu"),
+        ("annealtune.annealing.strategies.tabu", "from ..acceptance import metropolis"),
+        ("annealtune.optim.embedded", "import torch\nfrom annealtune.annealing import grid"),
+        ("annealtune.__init__", "from .optim import SGDSA\nfrom annealtune.search import Annealer"),
+        ("annealtune.training.loop", "import numpy\nfrom annealtune import SGDSA, __version__"),
+        ("annealtune.integrations.lightning", "import lightning\nfrom annealtune.optim import X"),
+        ("annealtune.__main__", "from annealtune.cli import main"),
+        ("annealtune.cli", "import typer\nfrom annealtune.studies import plan"),
+    ],
+)
+def test_an_allowed_import_is_left_alone(module: str, text: str) -> None:
+    assert violations(module, text) == []
