@@ -1,0 +1,294 @@
+"""What is shipped: torch alone for the optimizers, nothing that runs data as code."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src" / "annealtune"
+PATHS = sorted(PACKAGE.rglob("*.py"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MOST_LINES = 350
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(PACKAGE))
+
+
+# --- The optimizers need torch alone ---
+
+REFUSE = """
+import json, sys
+
+class Refuse:
+    blocked = set(json.loads(sys.argv.pop()))
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.blocked:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def distributions_behind(*names: str) -> set[str]:
+    """The distributions that pip installs for these names, the names included."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = canonicalize_name(waiting.pop())
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            lines = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        waiting.extend(
+            requirement.name
+            for requirement in map(Requirement, lines)
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        )
+    return found
+
+
+def importable_without(*kept: str) -> set[str]:
+    """Every installed top-level name that does not come with one of the kept distributions."""
+    keep = distributions_behind(*kept)
+    return {
+        name
+        for name, distributions in metadata.packages_distributions().items()
+        if keep.isdisjoint(map(canonicalize_name, distributions))
+    } - {"annealtune"}
+
+
+def run_without(blocked: set[str], code: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a fresh interpreter in which the blocked packages cannot be imported."""
+    return subprocess.run(
+        [sys.executable, "-c", REFUSE + code, json.dumps(sorted(blocked))],
+        env=os.environ | {"PYTHONPATH": str(PACKAGE.parent)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def all_but_torch() -> set[str]:
+    blocked = importable_without("torch")
+    # Guards the test itself: what must be missing is missing, and torch is not.
+    for name in ["numpy", "typer", "rich", "pydantic", "sklearn", "scipy", "matplotlib", "PIL"]:
+        assert name in blocked
+    assert blocked.isdisjoint({"torch", "annealtune", "sympy", "typing_extensions"})
+    return blocked
+
+
+def test_the_optimizers_need_torch_alone(all_but_torch: set[str]) -> None:
+    done = run_without(
+        all_but_torch,
+        """
+import torch
+import annealtune
+from annealtune import SGDSA, EmbeddedTuner, grid
+from annealtune.optim import StochasticSA
+
+model = torch.nn.Linear(3, 1)
+inputs = torch.randn(8, 3)
+closure = lambda: model(inputs).square().mean()
+adamw = torch.optim.AdamW(model.parameters())
+for optimizer in [
+    SGDSA(model),
+    EmbeddedTuner(adamw, model=model, neighborhood=grid(lr=[1e-3, 1e-2], weight_decay=[0, 0.05])),
+]:
+    optimizer.step(closure)
+    optimizer.cool()
+    assert optimizer.last_step is not None
+print("stepped")
+""",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "stepped\n"
+
+
+def test_the_rules_need_no_torch() -> None:
+    blocked = importable_without() | {"torch"}
+    code = "import annealtune.annealing, annealtune.search; print(annealtune.__version__)"
+    done = run_without(blocked, code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == PROJECT["project"]["version"]
+
+
+@pytest.mark.skipif(not (PACKAGE / "cli.py").exists(), reason="there is no program yet")
+def test_the_program_without_its_extra_says_what_to_install(all_but_torch: set[str]) -> None:
+    code = "sys.argv[0] = 'annealtune'; from annealtune.cli import main; sys.exit(main())"
+    done = run_without(all_but_torch, code)
+    assert done.returncode == 2, done.stderr
+    assert "pip install 'annealtune[train]'" in done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+
+
+# --- What pyproject.toml says is so ---
+
+IMPORTED_AS = {"scikit-learn": "sklearn", "pillow": "PIL", "tomli-w": "tomli_w"}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    extras = PROJECT["project"]["optional-dependencies"]
+    lines = PROJECT["project"]["dependencies"] + [
+        line for extra, lines in extras.items() if extra != "dev" for line in lines
+    ]
+    names = [Requirement(line).name for line in lines]
+    declared = {IMPORTED_AS.get(name, name) for name in names} | {"annealtune"}
+    used = {
+        (name.partition(".")[0], name_of(path))
+        for path in PATHS
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for name in imported_names(node).values()
+    }
+    undeclared = [
+        f"{file} imports {name}"
+        for name, file in sorted(used)
+        if name not in declared | sys.stdlib_module_names
+    ]
+    assert undeclared == []
+
+
+def test_every_requirement_is_pinned() -> None:
+    pinned = {
+        canonicalize_name(line.partition("==")[0])
+        for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+        if line and not line.startswith("#")
+    }
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted = PROJECT["project"]["dependencies"] + [
+        line for extra in ["train", "tensorboard", "dev"] for line in extras[extra]
+    ]
+    unpinned = {canonicalize_name(Requirement(line).name) for line in wanted} - pinned
+    assert unpinned == set()
+
+
+def test_every_data_file_is_shipped() -> None:
+    patterns = PROJECT["tool"]["setuptools"]["package-data"]["annealtune"]
+    shipped = {path for pattern in patterns for path in PACKAGE.glob(pattern)}
+    assert PACKAGE / "py.typed" in shipped
+    left_out = [
+        name_of(path)
+        for path in set(PACKAGE.rglob("*")) - shipped
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
+    ]
+    assert left_out == []
+
+
+def test_the_citation_and_the_changelog_know_the_version() -> None:
+    version = PROJECT["project"]["version"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == version
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(version)}\]", changelog, re.MULTILINE)
+
+
+# --- No file that runs data as code, none without a subject, none too long ---
+
+NEVER_CALLED = {
+    "eval", "exec", "builtins.eval", "builtins.exec",
+    "pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads",
+    "shelve.open", "cloudpickle.load", "cloudpickle.loads", "dill.load", "dill.loads",
+    "joblib.load", "yaml.load", "yaml.unsafe_load", "yaml.full_load", "os.system",
+}  # fmt: skip
+KEYWORD_REQUIRED = {"torch.load": ("weights_only", True)}
+KEYWORD_FORBIDDEN = {"numpy.load": ("allow_pickle", False)}
+
+
+def imported_names(node: ast.AST) -> dict[str, str]:
+    """The names that an import statement binds, each with what it stands for."""
+    if isinstance(node, ast.Import):
+        return {
+            alias.asname or alias.name.partition(".")[0]: (
+                alias.name if alias.asname else alias.name.partition(".")[0]
+            )
+            for alias in node.names
+        }
+    if isinstance(node, ast.ImportFrom) and not node.level:
+        return {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+    return {}
+
+
+def unsafe_calls(text: str) -> list[str]:
+    """The calls in a module that could run what they read, by their full names."""
+    nodes = list(ast.walk(ast.parse(text)))
+    stands_for: dict[str, str] = {}
+    for node in nodes:
+        stands_for |= imported_names(node)
+    found = []
+    for node in nodes:
+        if not isinstance(node, ast.Call):
+            continue
+        first, dot, rest = ast.unparse(node.func).partition(".")
+        name = stands_for.get(first, first) + dot + rest
+        given = {k.arg: getattr(k.value, "value", ...) for k in node.keywords}
+        required = KEYWORD_REQUIRED.get(name)
+        forbidden = KEYWORD_FORBIDDEN.get(name)
+        if (
+            name in NEVER_CALLED
+            or (required and given.get(required[0]) is not required[1])
+            or (forbidden and given.get(forbidden[0], forbidden[1]) is not forbidden[1])
+        ):
+            found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS, ids=name_of)
+def test_no_data_is_run_as_code(path: Path) -> None:
+    assert unsafe_calls(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "eval('1')",
+        "exec('1')",
+        "import pickle\npickle.load(f)",
+        "import pickle as p\np.loads(b)",
+        "from pickle import load as read\nread(f)",
+        "import yaml\nyaml.load(f, Loader=yaml.Loader)",
+        "import torch\ntorch.load(f)",
+        "import torch\ntorch.load(f, weights_only=False)",
+        "from torch import load\nload(f, map_location='cpu')",
+        "import numpy as np\nnp.load(f, allow_pickle=True)",
+    ],
+)
+def test_an_unsafe_call_is_found(text: str) -> None:
+    assert len(unsafe_calls(text)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model.eval()",
+        "import pickle\ntry: ...\nexcept pickle.UnpicklingError: ...",
+        "import torch\ntorch.load(f, map_location='cpu', weights_only=True)",
+        "import numpy as np\nnp.load(f)\nnp.load(f, allow_pickle=False)",
+        "import yaml\nyaml.safe_load(f)",
+        "import json\njson.load(f)",
+    ],
+)
+def test_a_safe_call_is_left_alone(text: str) -> None:
+    assert unsafe_calls(text) == []
+
+
+@pytest.mark.parametrize("path", PATHS, ids=name_of)
+def test_a_file_has_a_subject_and_an_end(path: Path) -> None:
+    assert path.stem not in {"utils", "helpers", "misc", "base"}
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
