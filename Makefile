@@ -43,7 +43,7 @@ format: $(INSTALLED)  ## rewrite the files as `make test` wants them
 
 clean:  ## remove what make and the tools have made, .venv included; keep runs/ and data/
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
-	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: whichever build of that version pip is set up to find is then in place,
 # and the second command, held to the same pins, has no reason to fetch another.
