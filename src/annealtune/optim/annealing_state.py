@@ -1,0 +1,141 @@
+"""What an annealed run remembers between two steps, apart from weights and optimizer state."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import random
+from typing import Any
+
+import torch
+
+from annealtune.annealing import (
+    Automatic,
+    Neighborhood,
+    Schedule,
+    Setting,
+    SimulatedAnnealing,
+    Strategy,
+    Verdict,
+)
+from annealtune.annealing.temperature import Clock, as_schedule
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.step_info import StepInfo, Summary, Tally
+
+# The key in the first parameter group of a state dict. Groups are the one place that survives
+# dtype casts, deep copies and distributed checkpoints unchanged.
+STATE_KEY = "annealtune"
+
+
+class AnnealingState:
+    """Strategy, generator, step count and tally of one run.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        strategy: the metaheuristic; it is copied, so one object can be given to many runs.
+        seed: of the run's own ``random.Random``; nothing else is seeded or read.
+        settings: the settings to list in the summary from the start.
+    """
+
+    def __init__(
+        self, owner: str, strategy: Strategy, seed: int, settings: tuple[Setting, ...] = ()
+    ) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, int):
+            raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
+        self.owner = owner
+        self.strategy = copy.deepcopy(strategy)
+        self.rng = random.Random(seed)
+        self.step = 0
+        self.tally = Tally(settings)
+        self.recent: collections.deque[StepInfo] = collections.deque(maxlen=10)
+
+    def pick(self, neighborhood: Neighborhood) -> Setting:
+        """Pick the setting of the next move."""
+        return self.strategy.pick(neighborhood, self.rng)
+
+    def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
+        """Decide on a move, count it and let a step's time pass."""
+        temperature = self.strategy.temperature
+        verdict: Verdict = self.strategy.decide(loss, new_loss, self.rng)
+        info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
+        self.step += 1
+        self.tally.add(info)
+        self.recent.append(info)
+        self.tick("step")
+        return info
+
+    def tick(self, clock: Clock) -> None:
+        """Tell the strategy that a step or an epoch has ended."""
+        self.strategy.tick(clock)
+
+    def summary(self) -> Summary:
+        """Return the counts so far."""
+        return self.tally.summary()
+
+    def non_finite(self, loss: float) -> NonFiniteLossError:
+        """Describe a loss at the current point that nothing can be compared with."""
+        history = "; ".join(
+            f"step {info.step}: {info.setting} {'accepted' if info.accepted else 'rejected'}, "
+            f"loss {info.loss:.6g} -> {info.new_loss:.6g}"
+            for info in self.recent
+        )
+        return NonFiniteLossError(
+            f"{self.owner}.step: the loss at the current weights must be finite, got {loss!r} at "
+            f"step {self.step}; the weights are unchanged. Look at the data of this minibatch, or "
+            f"take the largest rates out of the neighborhood. Last moves: {history or 'none'}"
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data and one tensor."""
+        return {
+            "step": self.step,
+            "random": torch.tensor(self.rng.getstate()[1], dtype=torch.int64),
+            "strategy": self.strategy.state_dict(),
+            "tally": self.tally.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        version, _, gauss_next = self.rng.getstate()
+        self.rng.setstate((version, tuple(state["random"].tolist()), gauss_next))
+        self.step = state["step"]
+        self.strategy.load_state_dict(state["strategy"])
+        self.tally.load_state_dict(state["tally"])
+        self.recent.clear()
+
+
+def choose_strategy(
+    owner: str,
+    strategy: Strategy | None,
+    temperature: float | Schedule | None,
+    epochs: int | None,
+    total_steps: int | None,
+) -> Strategy:
+    """Return the strategy that the arguments of an optimizer ask for.
+
+    What is given is obeyed; with nothing given it is simulated annealing at an `Automatic`
+    temperature over the planned length.
+
+    Raises:
+        TypeError: if the strategy is none.
+        ValueError: if two arguments contradict each other.
+    """
+    if epochs is not None and total_steps is not None:
+        raise ValueError(
+            f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "
+            f"and total_steps={total_steps!r}"
+        )
+    if strategy is not None:
+        if temperature is not None:
+            raise ValueError(
+                f"{owner}(strategy=..., temperature=...) must be given one of the two: a strategy "
+                f"brings its own temperature, got {temperature!r} too"
+            )
+        if not isinstance(strategy, Strategy):
+            raise TypeError(f"{owner}(strategy=...) must be a Strategy, got {strategy!r}")
+        return strategy
+    if temperature is not None:
+        return SimulatedAnnealing(as_schedule(owner, temperature))
+    if total_steps is not None:
+        return SimulatedAnnealing(Automatic(length=total_steps, per="step"))
+    return SimulatedAnnealing(Automatic(length=epochs))

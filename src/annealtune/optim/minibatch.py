@@ -1,0 +1,124 @@
+"""One minibatch as a step sees it: the loss with its gradient once, then evaluations of it."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from annealtune.optim.probe import Graph, Probe, RandomState
+
+
+class Minibatch:
+    """The functions of one minibatch.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        guard: runs evaluations that change nothing.
+        closure: computes the loss, with or without ``zero_grad`` and ``backward``.
+        loss: the loss with its gradient in place, where there is no closure.
+        probe: computes the loss again, where there is no closure.
+        objective: what the accept test compares instead of the loss.
+        start: random state from which an evaluation repeats the first forward.
+
+    Raises:
+        TypeError: if these are not one of the ways to make a step.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        guard: Probe,
+        *,
+        closure: Callable[[], Any] | None,
+        loss: Any,
+        probe: Callable[[], Any] | None,
+        objective: Callable[[], Any] | None,
+        start: RandomState,
+    ) -> None:
+        _check(owner, closure, loss, probe, objective)
+        self._owner = owner
+        self._guard = guard
+        self._closure = closure
+        self._loss = loss
+        self._evaluate = objective or probe or closure
+        # A closure is written for training and may enable gradients out of habit; a function that
+        # was written for the accept test enables them only if it needs them.
+        self._graph: Graph = "never" if self._evaluate is closure else "if-enabled"
+        # Otherwise the value at the current point is not known yet.
+        self._compares_losses = objective is None and guard.mode == "train"
+        self.start = start
+
+    def backpropagate(self, zero_grad: Callable[[], None]) -> Any:
+        """Return the loss with its gradient in place, whatever of that the closure does itself."""
+        if self._closure is None:
+            return self._loss
+        with self._guard.first_forward() as watch:
+            loss = self._closure()
+        scalar(self._owner, "closure", loss)
+        if not watch.called_backward:
+            if not (isinstance(loss, Tensor) and loss.requires_grad):
+                raise ValueError(
+                    f"{self._owner}.step(closure): the closure must return a loss that depends on "
+                    f"parameters which require a gradient, or call backward itself, got {loss!r}"
+                )
+            zero_grad()
+            with torch.enable_grad():
+                loss.backward()
+        if watch.needs_graph and self._evaluate is self._closure:
+            self._graph = "always"
+        self._loss = loss.detach() if isinstance(loss, Tensor) else loss
+        return self._loss
+
+    def before(self) -> float:
+        """Return what the accept test compares with, at the current point."""
+        return scalar(self._owner, "loss", self._loss) if self._compares_losses else self.after()
+
+    def after(self) -> float:
+        """Return what the accept test measures at the point where the weights are now."""
+        assert self._evaluate is not None
+        with self._guard.replay(self.start, graph=self._graph):
+            return scalar(self._owner, "closure", self._evaluate())
+
+
+def scalar(owner: str, argument: str, value: Any) -> float:
+    """Return a loss as a float.
+
+    Raises:
+        TypeError: if it is neither a number nor a tensor of real numbers.
+        ValueError: if it is a tensor of more or less than one element.
+    """
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(
+                f"{owner}.step({argument}): the loss must be a scalar, got a tensor of shape "
+                f"{tuple(value.shape)}; reduce it, for example by .mean()"
+            )
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{owner}.step({argument}): the loss must be a scalar, got {value!r}")
+    return float(value)
+
+
+def _check(owner: str, closure: Any, loss: Any, probe: Any, objective: Any) -> None:
+    if (closure is None) == (loss is None):
+        raise TypeError(
+            f"{owner}.step() must be given a closure or loss=..., got "
+            f"{'neither' if closure is None else 'both'}; write opt.step(lambda: loss_fn(...))"
+        )
+    if closure is None and probe is None and objective is None:
+        raise TypeError(
+            f"{owner}.step(loss=...) must be given probe=... too, a function that computes the "
+            "loss on the same minibatch again, got none"
+        )
+    if closure is not None and probe is not None:
+        raise TypeError(
+            f"{owner}.step(closure) must not be given probe=...: the closure is evaluated again, "
+            f"got {probe!r}"
+        )
+    for name, function in (("closure", closure), ("probe", probe), ("objective", objective)):
+        if function is not None and not callable(function):
+            raise TypeError(f"{owner}.step({name}=...) must be callable, got {function!r}")

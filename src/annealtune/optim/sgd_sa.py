@@ -1,0 +1,123 @@
+"""SGD-SA: the paper's Algorithm 2 over plain SGD, with its presets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from annealtune.annealing import Geometric, Neighborhood, Schedule, Strategy, grid
+from annealtune.optim.embedded import EmbeddedTuner
+
+Preset = Literal["paper-text", "paper-code"]
+
+# The set H of Section 4.
+PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
+PAPER_COOLING_FACTOR = 0.8
+# The authors' program does not let its temperature fall below this, in its own unit of loss.
+SCRIPT_FLOOR = 1e-14
+
+
+class SGDSA(EmbeddedTuner):
+    r"""SGD whose learning rate (momentum, ...) is picked from H at every step and annealed.
+
+    ``SGDSA(model)`` needs no choice: the rates are the paper's 14, from 0.9 down to 0.05, and the
+    temperature finds its own unit. Presets reproduce the paper:
+
+    * ``"paper-text"``: Algorithm 2 to the letter, T0 = 1, alpha = 0.8 per epoch, both losses in
+      train mode.
+    * ``"paper-code"``: what the published experiments computed. Their accept test divides the mean
+      loss once more by the batch size, so T0 and the floor are multiplied by ``batch_size`` here;
+      both losses are taken in evaluation mode.
+
+    Args:
+        model_or_params: the module, or parameters or parameter groups as torch.optim takes them.
+        neighborhood: H, by default the paper's rates.
+        preset: ``"paper-text"``, ``"paper-code"`` or None.
+        temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
+            loss, and keeps its cooling.
+        strategy: another metaheuristic instead of simulated annealing.
+        epochs: planned number of epochs, for the default schedule.
+        total_steps: planned number of steps, for the default schedule.
+        batch_size: size of a minibatch, needed by ``"paper-code"`` and read by nothing else.
+        buffers: tensors to put back after an evaluation, where no module is given.
+        seed: of the tuner's own generator.
+
+    Raises:
+        ValueError: if an argument breaks its rule.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> opt = SGDSA(model, grid(lr=[0.1, 0.01], momentum=[0.0, 0.9]), temperature=0.0)
+        >>> x, y = torch.ones(4, 2), torch.zeros(4, 1)
+        >>> loss = opt.step(lambda: nn.functional.mse_loss(model(x), y))
+        >>> opt.last_step.new_loss <= opt.last_step.loss or not opt.last_step.accepted
+        True
+
+    Reference:
+        Fischetti and Stringher (2019), Algorithm 2 and Section 4.
+    """
+
+    def __init__(
+        self,
+        model_or_params: nn.Module | Iterable[Any],
+        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | None = None,
+        *,
+        preset: Preset | None = None,
+        temperature: float | Schedule | None = None,
+        strategy: Strategy | None = None,
+        epochs: int | None = None,
+        total_steps: int | None = None,
+        batch_size: int | None = None,
+        buffers: Iterable[Tensor] = (),
+        seed: int = 0,
+    ) -> None:
+        model = model_or_params if isinstance(model_or_params, nn.Module) else None
+        params: Any = model_or_params if model is None else model.parameters()
+        if neighborhood is None:
+            neighborhood = grid(lr=PAPER_RATES)
+        elif not isinstance(neighborhood, Neighborhood):
+            neighborhood = Neighborhood(neighborhood)
+        if "lr" not in neighborhood.options:
+            raise ValueError(
+                "SGDSA(neighborhood=...) must name lr in its settings, got options "
+                f"{', '.join(neighborhood.options)}"
+            )
+        if preset is not None:
+            temperature = _preset_temperature(preset, temperature, batch_size)
+        super().__init__(
+            torch.optim.SGD(params, lr=neighborhood[0]["lr"]),
+            model=model,
+            buffers=buffers,
+            neighborhood=neighborhood,
+            temperature=temperature,
+            strategy=strategy,
+            epochs=epochs,
+            total_steps=total_steps,
+            seed=seed,
+            probe_in="eval" if preset == "paper-code" else "train",
+        )
+
+
+def _preset_temperature(
+    preset: str, temperature: float | Schedule | None, batch_size: int | None
+) -> float | Schedule:
+    if preset not in ("paper-text", "paper-code"):
+        raise ValueError(f"SGDSA(preset=...) must be 'paper-text' or 'paper-code', got {preset!r}")
+    unit = 1
+    if preset == "paper-code":
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(
+                "SGDSA(preset='paper-code', batch_size=...) must be given the size of a minibatch, "
+                f"which is the unit of its temperature, got {batch_size!r}"
+            )
+        unit = batch_size
+    if temperature is None:
+        temperature = float(unit)
+    if not isinstance(temperature, int | float) or temperature in (0, math.inf):
+        return temperature
+    floor = SCRIPT_FLOOR * unit if preset == "paper-code" else 0.0
+    return Geometric(temperature, PAPER_COOLING_FACTOR, floor=min(floor, abs(temperature)))

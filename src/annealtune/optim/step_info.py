@@ -1,0 +1,108 @@
+"""What a report needs to know of a step, and the counts of all steps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any, NamedTuple
+
+from annealtune.annealing import Setting
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StepInfo:
+    """One move, immutable: what was tried and what became of it.
+
+    Attributes:
+        step: number of the step, from 0.
+        setting: the setting that was picked; ``setting["lr"]`` is its rate.
+        loss: value of the accept test before the move.
+        new_loss: value of the accept test at the tentative point.
+        worsening: ``new_loss - loss``.
+        accept_probability: clipped to 1.
+        temperature: the temperature of this decision.
+        accepted: whether the move was kept.
+        probed: whether ``new_loss`` was measured.
+    """
+
+    step: int
+    setting: Setting
+    loss: float
+    new_loss: float
+    worsening: float
+    accept_probability: float
+    temperature: float
+    accepted: bool
+    probed: bool = True
+
+    @property
+    def improved(self) -> bool:
+        """Whether the tentative point was better than the current one."""
+        return math.isfinite(self.new_loss) and self.worsening < 0
+
+
+class Count(NamedTuple):
+    """How often a setting was tried, improved the loss, was accepted."""
+
+    tried: int = 0
+    improved: int = 0
+    accepted: int = 0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the tried moves that were kept; NaN before the first."""
+        return self.accepted / self.tried if self.tried else math.nan
+
+    @property
+    def improvement_rate(self) -> float:
+        """Share of the tried moves that lowered the loss; NaN before the first."""
+        return self.improved / self.tried if self.tried else math.nan
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """The counts of a run so far, in total and per setting. ``print`` shows it as a table."""
+
+    total: Count
+    settings: dict[Setting, Count]
+
+    def __str__(self) -> str:
+        rows = [("setting", "tried", "improved", "accepted")]
+        for name, count in [*self.settings.items(), ("all", self.total)]:
+            shares = (f"{count.improvement_rate:.1%}", f"{count.acceptance_rate:.1%}")
+            rows.append((str(name), str(count.tried), *shares))
+        widths = [max(len(row[column]) for row in rows) for column in range(4)]
+        return "\n".join(
+            "  ".join(
+                [row[0].ljust(widths[0])]
+                + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+            )
+            for row in rows
+        )
+
+
+class Tally:
+    """Counts per setting, in the order in which the settings were first known."""
+
+    def __init__(self, settings: tuple[Setting, ...] = ()) -> None:
+        self._counts = dict.fromkeys(settings, Count())
+
+    def add(self, info: StepInfo) -> None:
+        """Count one move."""
+        old = self._counts.get(info.setting, Count())
+        self._counts[info.setting] = Count(
+            old.tried + 1, old.improved + info.improved, old.accepted + info.accepted
+        )
+
+    def summary(self) -> Summary:
+        """Return the counts, in total and per setting."""
+        total = Count(*(sum(column) for column in zip(*self._counts.values(), strict=True)))
+        return Summary(total, dict(self._counts))
+
+    def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
+        """Return the counts as plain data."""
+        return [(dict(setting), *count) for setting, count in self._counts.items()]
+
+    def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._counts = {Setting(options): Count(*count) for options, *count in state}

@@ -1,0 +1,119 @@
+"""The manners of torch.optim.Optimizer for an optimizer that wraps another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim import Optimizer
+
+from annealtune.annealing import Strategy
+from annealtune.optim.annealing_state import STATE_KEY, AnnealingState
+from annealtune.optim.step_info import StepInfo, Summary
+
+
+class OptimizerWrapper(Optimizer):
+    """Groups, state and defaults are the base's own; saving and copying include both.
+
+    The base's state dict carries the wrapper's state in its first group, so that whatever saves an
+    optimizer saves all of it.
+
+    Args:
+        base: the optimizer that is wrapped.
+        annealing: strategy, generator and counts of the run.
+    """
+
+    # Scratch that a copy or a checkpoint does not need; subclasses list theirs.
+    _scratch: tuple[str, ...] = ()
+
+    def __init__(self, base: Optimizer, annealing: AnnealingState) -> None:
+        self.base = base
+        self._annealing = annealing
+        self.last_step: StepInfo | None = None
+        super().__setstate__({})  # torch's hooks and its wrapper of step, without groups of our own
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def cool(self) -> None:
+        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
+        self._annealing.tick("epoch")
+
+    def summary(self) -> Summary:
+        """Return how often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.summary()
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The base's own groups; every step writes the picked setting into them."""
+        return self.base.param_groups
+
+    @property
+    def state(self) -> Any:  # type: ignore[override]
+        """The base's own state."""
+        return self.base.state
+
+    @property
+    def defaults(self) -> dict[str, Any]:  # type: ignore[override]
+        """The base's own defaults."""
+        return self.base.defaults
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters of the base."""
+        self.base.zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base; the next step writes its setting into it too."""
+        self._refuse_pending("add_param_group")
+        self.base.add_param_group(param_group)
+        self._reset_scratch()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the base's state dict with the wrapper's own state in its first group."""
+        self._refuse_pending("state_dict")
+        for before in self._optimizer_state_dict_pre_hooks.values():
+            before(self)
+        state = self.base.state_dict()
+        state["param_groups"][0][STATE_KEY] = self._annealing.state_dict()
+        for after in self._optimizer_state_dict_post_hooks.values():
+            state = after(self, state) or state
+        return state
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load both; a state dict of the bare base leaves the wrapper's own state as it is."""
+        self._refuse_pending("load_state_dict")
+        for before in self._optimizer_load_state_dict_pre_hooks.values():
+            state_dict = before(self, state_dict) or state_dict
+        self.base.load_state_dict(state_dict)
+        own = self.base.param_groups[0].pop(STATE_KEY, None)
+        if own is not None:
+            self._annealing.load_state_dict(own)
+        self._reset_scratch()
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._refuse_pending("__getstate__")
+        return {
+            key: value
+            for key, value in self.__dict__.items()
+            # "step" is there when a scheduler has wrapped it; hooks stay with the original.
+            if key not in (*self._scratch, "step") and not key.startswith("_optimizer_")
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._reset_scratch()
+        super().__setstate__({})
+
+    def _reset_scratch(self) -> None:
+        """Make the scratch anew."""
+
+    def _refuse_pending(self, method: str) -> None:
+        """Raise if the weights are those of a tentative step."""
