@@ -1,0 +1,155 @@
+"""CIFAR-10 from its binary version, packed or unpacked.
+
+A record is one byte for the label and 3 x 1024 for the red, green and blue planes.
+
+Reference: Krizhevsky, *Learning multiple layers of features from tiny images* (2009).
+"""
+
+import hashlib
+import tarfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from annealtune.errors import DataError
+
+from .dataset import Dataset
+from .download import Progress, fetch
+from .published import PublishedFile, not_found
+
+FOLDER = "cifar-10-batches-bin"
+RECORD = 1 + 3 * 32 * 32
+CLASSES = (
+    "airplane", "automobile", "bird", "cat", "deer",
+    "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The binary version: one archive, and the batches in it of which the last is the test set."""
+
+    archive: PublishedFile
+    batches: tuple[PublishedFile, ...]
+
+
+PUBLICATION = Publication(
+    PublishedFile(
+        "cifar-10-binary.tar.gz",
+        "md5:c32a1d4ab5d03f1284b67883e8d87530",
+        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+        170_052_171,
+    ),
+    (
+        PublishedFile("data_batch_1.bin", "sha1:aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
+        PublishedFile("data_batch_2.bin", "sha1:c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
+        PublishedFile("data_batch_3.bin", "sha1:1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
+        PublishedFile("data_batch_4.bin", "sha1:aab85764eb3584312d3c7f65fd2fd016e36a258e"),
+        PublishedFile("data_batch_5.bin", "sha1:26e2849e66a845b7f1e4614ae70f4889ae604628"),
+        PublishedFile("test_batch.bin", "sha1:67eb016db431130d61cd03c7ad570b013799c88c"),
+    ),
+)
+
+
+def load(
+    data_dir: Path,
+    *,
+    download: bool = False,
+    progress: Progress | None = None,
+    publication: Publication = PUBLICATION,
+) -> Dataset:
+    """Read CIFAR-10: 50,000 training and 10,000 test images.
+
+    Args:
+        data_dir: Holds ``cifar-10-batches-bin/`` or ``cifar-10-binary.tar.gz``, or is the former.
+        download: Fetch the archive if neither is there.
+        progress: Called while it is fetched.
+        publication: Names and digests.
+
+    Raises:
+        DataError: If the data is missing, damaged or the python version, or a download fails.
+    """
+    archive = data_dir / publication.archive.name
+    folders = [data_dir / FOLDER, data_dir]
+    names = [batch.name for batch in publication.batches]
+    folder = next((f for f in folders if all((f / name).is_file() for name in names)), None)
+    if folder is not None:
+        contents = [batch.read(folder / batch.name) for batch in publication.batches]
+    else:
+        if download:
+            fetch(publication.archive, data_dir, progress)
+        elif not archive.is_file():
+            raise _missing(data_dir, publication)
+        contents = _unpack(archive, publication)
+    parts = [
+        _records(content, batch.name)
+        for content, batch in zip(contents, publication.batches, strict=True)
+    ]
+    train, test = torch.cat(parts[:-1]), parts[-1]
+    return Dataset(
+        name="cifar10",
+        train_images=_images(train),
+        train_labels=train[:, 0].long(),
+        test_images=_images(test),
+        test_labels=test[:, 0].long(),
+        classes=CLASSES,
+        mean=MEAN,
+        std=STD,
+    )
+
+
+def _missing(data_dir: Path, publication: Publication) -> DataError:
+    archive, folder = publication.archive, data_dir / FOLDER
+    pickled = ("cifar-10-python.tar.gz", "cifar-10-batches-py", "data_batch_1")
+    for path in (data_dir / name for name in pickled):
+        if path.exists():
+            return DataError(
+                f"{path} is the python version of CIFAR-10: pickles, which can run code when read. "
+                f"Take the binary version, {archive.url} (or --download, "
+                f"{archive.size / 1e6:.0f} MB)"
+            )
+    absent = [batch.name for batch in publication.batches if not (folder / batch.name).is_file()]
+    if 0 < len(absent) < len(publication.batches):
+        return DataError(
+            f"{folder} is incomplete: {', '.join(absent)} missing; unpack {archive.name} again, "
+            "or use --download"
+        )
+    return not_found("cifar10", [folder, data_dir / archive.name], archive.size)
+
+
+def _unpack(archive: Path, publication: Publication) -> list[bytes]:
+    """Read the batches out of the archive in memory; nothing is written, no path is followed."""
+    wanted = {batch.name: batch for batch in publication.batches}
+    found: dict[str, bytes] = {}
+    try:
+        with archive.open("rb") as stream:
+            publication.archive.check(
+                hashlib.file_digest(stream, publication.archive.algorithm), str(archive)
+            )
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                name = member.name.rpartition("/")[2]
+                content = tar.extractfile(member) if name in wanted and member.isreg() else None
+                if content is not None:
+                    found[name] = content.read()
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+        raise DataError(f"{archive} cannot be read: {error}") from error
+    for name, batch in wanted.items():
+        if name not in found:
+            raise DataError(f"{archive} does not contain {name}")
+        batch.check(hashlib.new(batch.algorithm, found[name]), f"{archive}, member {name},")
+    return [found[name] for name in wanted]
+
+
+def _records(content: bytes, name: str) -> Tensor:
+    if not content or len(content) % RECORD:
+        raise DataError(f"{name} must hold records of {RECORD} bytes, got {len(content)} bytes")
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, RECORD)
+
+
+def _images(records: Tensor) -> Tensor:
+    return records[:, 1:].contiguous().view(-1, 3, 32, 32)

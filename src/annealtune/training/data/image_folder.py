@@ -1,0 +1,175 @@
+"""A folder of pictures: one sub-folder a class.
+
+``DIR/train/CLASS/*.png`` and ``DIR/test/CLASS/*.png``; or ``DIR/train/CLASS/*.png`` alone, or
+``DIR/CLASS/*.png``, of which a stratified fifth, chosen once with seed 0, becomes the test set.
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.model_selection import train_test_split
+
+from annealtune.errors import DataError
+
+from .dataset import Dataset
+
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+GREY = ("1", "L")
+COLOUR = ("LA", "P", "RGB", "RGBA")
+TEST_FRACTION = 0.2
+SPLIT_SEED = 0
+
+
+class _Part(NamedTuple):
+    paths: list[Path]
+    labels: list[int]
+
+
+def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Dataset:
+    """Read the pictures below a folder into memory.
+
+    They are grey if all are, else colour; mean and deviation are those of the training pictures.
+
+    Args:
+        data_dir: The folder.
+        image_size: Height and width to which every picture is resized. Without it all must have
+            one size.
+
+    Raises:
+        DataError: If the folders are not as above, or a picture cannot be read or has another size.
+    """
+    train, test, classes = _find(data_dir)
+    mode = "L" if all(_mode(path) in GREY for path in (*train.paths, *test.paths)) else "RGB"
+    size = image_size or _size(train.paths[0])
+    train_images, test_images = (
+        np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])
+        for part in (train, test)
+    )
+    mean, std = _statistics(train_images)
+    return Dataset(
+        name="image-folder",
+        train_images=torch.from_numpy(train_images),
+        train_labels=torch.tensor(train.labels),
+        test_images=torch.from_numpy(test_images),
+        test_labels=torch.tensor(test.labels),
+        classes=classes,
+        mean=mean,
+        std=std,
+    )
+
+
+def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
+    if not data_dir.is_dir():
+        raise DataError(f"data = 'image-folder': {data_dir} is not a folder; see --data-dir")
+    train_dir, test_dir = data_dir / "train", data_dir / "test"
+    if test_dir.is_dir() and not train_dir.is_dir():
+        raise DataError(f"data = 'image-folder': {test_dir} is there, but {train_dir} is not")
+    whole_dir = train_dir if train_dir.is_dir() else data_dir
+    classes = _classes(whole_dir)
+    if len(classes) < 2:
+        raise DataError(
+            f"data = 'image-folder': {whole_dir} must hold one folder for each of two or more "
+            f"classes, got {list(classes)}"
+        )
+    whole = _list(whole_dir, classes)
+    if not test_dir.is_dir():
+        return *_cut(whole_dir, whole, len(classes)), classes
+    if _classes(test_dir) != classes:
+        raise DataError(
+            f"data = 'image-folder': {test_dir} must hold the same classes as {train_dir}, "
+            f"{list(classes)}, got {list(_classes(test_dir))}"
+        )
+    return whole, _list(test_dir, classes), classes
+
+
+def _classes(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."))
+
+
+def _list(folder: Path, classes: tuple[str, ...]) -> _Part:
+    part = _Part([], [])
+    for label, name in enumerate(classes):
+        pictures = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in SUFFIXES)
+        if not pictures:
+            raise DataError(
+                f"data = 'image-folder': {folder / name} holds no picture ({', '.join(SUFFIXES)})"
+            )
+        part.paths.extend(pictures)
+        part.labels.extend([label] * len(pictures))
+    return part
+
+
+def _cut(folder: Path, whole: _Part, classes: int) -> tuple[_Part, _Part]:
+    held_out = max(round(TEST_FRACTION * len(whole.paths)), classes)
+    rarest = min(whole.labels.count(label) for label in range(classes))
+    if rarest < 2 or len(whole.paths) - held_out < classes:
+        raise DataError(
+            f"data = 'image-folder': {folder} has no test set and too few pictures to cut one: "
+            f"{len(whole.paths)} in {classes} classes, the smallest has {rarest}; add pictures or "
+            "a test/ folder"
+        )
+    train_paths, test_paths, train_labels, test_labels = train_test_split(
+        whole.paths,
+        whole.labels,
+        test_size=held_out,
+        stratify=whole.labels,
+        random_state=SPLIT_SEED,
+    )
+    return _Part(train_paths, train_labels), _Part(test_paths, test_labels)
+
+
+def _open(path: Path) -> Image.Image:
+    try:
+        return Image.open(path)
+    except (OSError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as a picture: {error}") from error
+
+
+def _mode(path: Path) -> str:
+    with _open(path) as picture:
+        if picture.mode not in GREY + COLOUR:
+            raise DataError(
+                f"{path} has the pixel type {picture.mode}; must be one of "
+                f"{', '.join(GREY + COLOUR)}, 8 bits a channel"
+            )
+        return picture.mode
+
+
+def _size(path: Path) -> tuple[int, int]:
+    with _open(path) as picture:
+        return picture.height, picture.width
+
+
+def _read(path: Path, mode: str, size: tuple[int, int], *, resize: bool) -> NDArray[np.uint8]:
+    """Return a picture as (channels, height, width)."""
+    height, width = size
+    with _open(path) as picture:
+        try:
+            pixels = picture.convert(mode)
+        except (OSError, SyntaxError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as a picture: {error}") from error
+    if resize:
+        pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
+    elif (pixels.height, pixels.width) != size:
+        raise DataError(
+            f"{path} is {pixels.height}x{pixels.width}, but the first picture is {height}x{width}; "
+            "give one size to resize all of them to with the key image_size"
+        )
+    return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
+
+
+def _statistics(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel, pixels divided by 255."""
+    counts = [np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])]
+    values = np.arange(256) / 255
+    mean = [float(np.average(values, weights=count)) for count in counts]
+    variance = [
+        float(np.average((values - center) ** 2, weights=count))
+        for center, count in zip(mean, counts, strict=True)
+    ]
+    # A channel without any contrast is only centered.
+    return tuple(mean), tuple(v**0.5 if v > 0 else 1.0 for v in variance)

@@ -1,0 +1,90 @@
+"""From a name to a data set in memory."""
+
+import os
+from pathlib import Path
+
+from annealtune.errors import ConfigError, DataError
+
+from . import names
+from .dataset import Dataset
+from .download import Progress
+from .lookup import describe, import_factory, is_factory
+
+DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
+
+
+def load(
+    name: str,
+    *,
+    data_dir: Path | None = None,
+    download: bool = False,
+    image_size: tuple[int, int] | None = None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """Load a data set by name.
+
+    Args:
+        name: ``digits``, ``fashion-mnist``, ``cifar10``, ``image-folder`` or
+            ``package.module:factory``: a callable that takes ``data_dir`` by keyword and returns a
+            `Dataset`.
+        data_dir: Where the data is, or shall be downloaded to. Without it: the environment
+            variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
+        download: Fetch what is missing from the official address.
+        image_size: Height and width to resize the pictures of an ``image-folder`` to.
+        progress: Called while a file is fetched, see `download_bar`.
+
+    Raises:
+        ConfigError: For an unknown name, or a key that this data set has no use for.
+        DataError: If the data is missing, damaged or of the wrong kind, or a download fails.
+
+    Example:
+        >>> load("digits").train_images.shape
+        torch.Size([1437, 1, 8, 8])
+    """
+    names.check(name)
+    if image_size is not None and name != "image-folder":
+        raise ConfigError(f"image_size = {image_size}: only image-folder is resized, not {name}")
+    if image_size is not None and min(image_size) < 1:
+        raise ConfigError(f"image_size = {image_size}: height and width must be positive")
+    if download and name not in ("cifar10", "fashion-mnist", "digits"):
+        raise ConfigError(f"download: there is no address to download {name!r} from")
+    if is_factory(name):
+        return _from_factory(name, data_dir)
+    # Imported here: each needs packages that the others do not.
+    if name == "digits":
+        from . import digits
+
+        return digits.load()
+    if name == "image-folder":
+        from . import image_folder
+
+        if data_dir is None:
+            raise ConfigError("data = 'image-folder' needs the folder: --data-dir DIR")
+        return image_folder.load(data_dir, image_size=image_size)
+    from . import cifar10, fashion_mnist
+
+    directory = data_dir or default_directory()
+    if name == "cifar10":
+        return cifar10.load(directory, download=download, progress=progress)
+    return fashion_mnist.load(directory, download=download, progress=progress)
+
+
+def default_directory() -> Path:
+    """Return where data is looked for if nobody says where."""
+    return Path(os.environ.get(DIRECTORY_VARIABLE) or "data")
+
+
+def _from_factory(name: str, data_dir: Path | None) -> Dataset:
+    factory = import_factory("data", name)
+    try:
+        dataset = factory(data_dir=data_dir)
+    except Exception as error:  # the factory is the user's: whatever it raises, say where
+        raise DataError(
+            f"data = {name!r}: calling it with data_dir={data_dir} failed: {describe(error)}"
+        ) from error
+    if not isinstance(dataset, Dataset):
+        raise DataError(
+            f"data = {name!r}: must return annealtune.training.data.Dataset, got "
+            f"{type(dataset).__name__}"
+        )
+    return dataset
