@@ -1,0 +1,79 @@
+"""annealtune: train once, tune nothing; the hyper-parameters anneal inside the run.
+
+The names below are imported when they are first used, so that the rules and the program's help
+do not wait for torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from annealtune.annealing import (
+        Automatic,
+        Constant,
+        Geometric,
+        Neighborhood,
+        Reheating,
+        Setting,
+        SimulatedAnnealing,
+        grid,
+    )
+    from annealtune.errors import AnnealtuneError, NonFiniteLossError
+    from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StepInfo, StochasticSA
+    from annealtune.search import Annealer
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    # optimizers
+    "SGDSA": "annealtune.optim",
+    "EmbeddedTuner": "annealtune.optim",
+    "StochasticSA": "annealtune.optim",
+    "Shrinking": "annealtune.optim",
+    "StepInfo": "annealtune.optim",
+    # the set H
+    "grid": "annealtune.annealing",
+    "Neighborhood": "annealtune.annealing",
+    "Setting": "annealtune.annealing",
+    # temperatures and strategies
+    "Automatic": "annealtune.annealing",
+    "Constant": "annealtune.annealing",
+    "Geometric": "annealtune.annealing",
+    "Reheating": "annealtune.annealing",
+    "SimulatedAnnealing": "annealtune.annealing",
+    # any problem
+    "Annealer": "annealtune.search",
+    # errors
+    "AnnealtuneError": "annealtune.errors",
+    "NonFiniteLossError": "annealtune.errors",
+}
+
+__all__ = [
+    "SGDSA",
+    "EmbeddedTuner",
+    "StochasticSA",
+    "Shrinking",
+    "StepInfo",
+    "grid",
+    "Neighborhood",
+    "Setting",
+    "Automatic",
+    "Constant",
+    "Geometric",
+    "Reheating",
+    "SimulatedAnnealing",
+    "Annealer",
+    "AnnealtuneError",
+    "NonFiniteLossError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'annealtune' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,5 +3,15 @@
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.sgd_sa import PAPER_RATES, SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary
+from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
 
-__all__ = ["PAPER_RATES", "SGDSA", "Count", "EmbeddedTuner", "StepInfo", "Summary"]
+__all__ = [
+    "PAPER_RATES",
+    "SGDSA",
+    "Count",
+    "EmbeddedTuner",
+    "Shrinking",
+    "StepInfo",
+    "StochasticSA",
+    "Summary",
+]

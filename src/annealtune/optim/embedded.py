@@ -154,6 +154,7 @@ class EmbeddedTuner(OptimizerWrapper):
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         setting = self._annealing.pick(self.neighborhood)  # eta from H                     (l. 7)
+        self._before.take(gradients=setting not in self._spares_gradients)
         self._trial = _Trial(setting, value, start, RandomState.capture())
         with self._undone_on_error():
             self._tentative_step(setting)  # w_new = w - eta v                              (l. 8)
@@ -204,10 +205,6 @@ class EmbeddedTuner(OptimizerWrapper):
         )
 
     def _tentative_step(self, setting: Setting) -> None:
-        # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
-        # does under this setting is found out at its first try, which pays for a copy of them.
-        unsure = setting not in self._spares_gradients
-        self._before.take(gradients=unsure)
         versions = self._gradient_versions()
         for group in self.base.param_groups:
             for option, value in setting.items():
@@ -216,7 +213,9 @@ class EmbeddedTuner(OptimizerWrapper):
                 else:
                     group[option] = value
         self.base.step()
-        if unsure and versions == self._gradient_versions():
+        # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
+        # does under this setting is found out at its first try, which paid for a copy of them.
+        if versions == self._gradient_versions():
             self._spares_gradients.add(setting)
 
     def _undo(self) -> None:

@@ -168,6 +168,16 @@ class Probe:
             self._recorder.paused = False
 
     @contextlib.contextmanager
+    def plain_forward(self) -> Iterator[None]:
+        """Run a closure without gradients, leaving what its forward leaves."""
+        with contextlib.ExitStack() as stack:
+            if self.mode == "eval":
+                stack.enter_context(_evaluation_mode(self._model))
+            stack.enter_context(torch.no_grad())
+            stack.enter_context(_WithoutBackward("never"))
+            yield
+
+    @contextlib.contextmanager
     def replay(self, start: RandomState, *, graph: Graph = "if-enabled") -> Iterator[None]:
         """Evaluate from the random state ``start``; afterwards everything is as before.
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from annealtune.annealing import Geometric, Neighborhood, Schedule, Strategy, grid
+from annealtune.annealing import Neighborhood, Schedule, Strategy, grid
 from annealtune.optim.embedded import EmbeddedTuner
-
-Preset = Literal["paper-text", "paper-code"]
+from annealtune.optim.presets import Preset, preset_temperature
 
 # The set H of Section 4.
 PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
@@ -87,7 +85,9 @@ class SGDSA(EmbeddedTuner):
                 f"{', '.join(neighborhood.options)}"
             )
         if preset is not None:
-            temperature = _preset_temperature(preset, temperature, batch_size)
+            temperature = preset_temperature(
+                "SGDSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
+            )
         super().__init__(
             torch.optim.SGD(params, lr=neighborhood[0]["lr"]),
             model=model,
@@ -100,24 +100,3 @@ class SGDSA(EmbeddedTuner):
             seed=seed,
             probe_in="eval" if preset == "paper-code" else "train",
         )
-
-
-def _preset_temperature(
-    preset: str, temperature: float | Schedule | None, batch_size: int | None
-) -> float | Schedule:
-    if preset not in ("paper-text", "paper-code"):
-        raise ValueError(f"SGDSA(preset=...) must be 'paper-text' or 'paper-code', got {preset!r}")
-    unit = 1
-    if preset == "paper-code":
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(
-                "SGDSA(preset='paper-code', batch_size=...) must be given the size of a minibatch, "
-                f"which is the unit of its temperature, got {batch_size!r}"
-            )
-        unit = batch_size
-    if temperature is None:
-        temperature = float(unit)
-    if not isinstance(temperature, int | float) or temperature in (0, math.inf):
-        return temperature
-    floor = SCRIPT_FLOOR * unit if preset == "paper-code" else 0.0
-    return Geometric(temperature, PAPER_COOLING_FACTOR, floor=min(floor, abs(temperature)))

@@ -80,7 +80,7 @@ class OptimizerWrapper(Optimizer):
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         state = self.base.state_dict()
-        state["param_groups"][0][STATE_KEY] = self._annealing.state_dict()
+        state["param_groups"][0][STATE_KEY] = self._own_state()
         for after in self._optimizer_state_dict_post_hooks.values():
             state = after(self, state) or state
         return state
@@ -93,7 +93,7 @@ class OptimizerWrapper(Optimizer):
         self.base.load_state_dict(state_dict)
         own = self.base.param_groups[0].pop(STATE_KEY, None)
         if own is not None:
-            self._annealing.load_state_dict(own)
+            self._load_own_state(own)
         self._reset_scratch()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
@@ -111,6 +111,14 @@ class OptimizerWrapper(Optimizer):
         self.__dict__.update(state)
         self._reset_scratch()
         super().__setstate__({})
+
+    def _own_state(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold besides the base's state dict."""
+        return self._annealing.state_dict()
+
+    def _load_own_state(self, state: dict[str, Any]) -> None:
+        """Continue where `_own_state` was taken."""
+        self._annealing.load_state_dict(state)
 
     def _reset_scratch(self) -> None:
         """Make the scratch anew."""

@@ -1,0 +1,248 @@
+"""SSA: training without gradients, by random displacements of all weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from annealtune.annealing import Schedule, Setting, Strategy
+from annealtune.annealing.arguments import number
+from annealtune.optim.annealing_state import AnnealingState, choose_strategy
+from annealtune.optim.minibatch import scalar
+from annealtune.optim.presets import Preset, preset_temperature
+from annealtune.optim.probe import Probe, RandomState
+from annealtune.optim.snapshot import Snapshot
+from annealtune.optim.wrapper import OptimizerWrapper
+
+PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
+SCRIPT_FLOOR = 1e-10
+
+Scaling = Literal["none", "rms"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shrinking:
+    """A radius that is divided whenever too few moves of an epoch improve the objective.
+
+    Args:
+        initial: the first radius.
+        below: share of improving moves under which the radius shrinks at the end of the epoch.
+        factor: what it is divided by.
+
+    Example:
+        >>> Shrinking().initial
+        0.01
+    """
+
+    initial: float = 0.01
+    below: float = 0.6
+    factor: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check_radius("Shrinking(initial=...)", self.initial)
+        if not 0 <= number("Shrinking(below=...)", self.below) <= 1:
+            raise ValueError(f"Shrinking(below=...) must lie in [0, 1], got {self.below!r}")
+        if not 1 < number("Shrinking(factor=...)", self.factor) < math.inf:
+            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
+
+
+class StochasticSA(OptimizerWrapper):
+    r"""Derivative-free training by simulated annealing (the paper's SSA).
+
+    Every step draws a standard normal direction D, tries :math:`w' = w - \epsilon D` and
+    :math:`w'' = w + \epsilon D` on the minibatch, and keeps the better one by the Metropolis rule.
+    The objective need not be differentiable: one minus the accuracy will do. D is drawn again from
+    its seed, one tensor at a time, whenever it is needed: beside a forward without gradients a
+    step takes the memory of one copy of the weights.
+
+    Args:
+        model_or_params: the module, or parameters or parameter groups (a group may have a
+            ``radius`` of its own).
+        radius: epsilon; a number is constant, `Shrinking` adapts it, as the default does.
+        preset: ``"paper-text"`` (constant radius 0.01, T0 = 1, alpha = 0.97 per epoch),
+            ``"paper-code"`` (the temperature times ``batch_size``, evaluations in evaluation mode,
+            the shrinking radius), or None.
+        temperature: a number (constant) or a schedule; by default in units of what is measured.
+        strategy: another metaheuristic instead of simulated annealing.
+        epochs: planned number of epochs, for the default temperature.
+        total_steps: planned number of steps, for the default temperature.
+        batch_size: size of a minibatch, needed by ``"paper-code"``.
+        scaling: ``"none"`` moves all weights by the same radius, ``"rms"`` each tensor in
+            proportion to the root mean square of its weights (at least 0.001).
+        buffers: tensors to put back after an evaluation, where no module is given.
+        seed: of the optimizer's own generator.
+
+    Raises:
+        TypeError, ValueError: if an argument breaks its rule.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> opt = StochasticSA(model, radius=0.05, temperature=0.0)
+        >>> x, y = torch.ones(4, 2), torch.zeros(4, 1)
+        >>> for _ in range(20):
+        ...     loss = opt.step(lambda: nn.functional.mse_loss(model(x), y))
+        >>> bool(nn.functional.mse_loss(model(x), y) <= loss)
+        True
+
+    Reference:
+        Fischetti and Stringher (2019), Section 2.2 and Figure 1.
+    """
+
+    _scratch = ("_before",)
+    base: _Displacement
+
+    def __init__(
+        self,
+        model_or_params: nn.Module | Iterable[Any],
+        *,
+        radius: float | Shrinking | None = None,
+        preset: Preset | None = None,
+        temperature: float | Schedule | None = None,
+        strategy: Strategy | None = None,
+        epochs: int | None = None,
+        total_steps: int | None = None,
+        batch_size: int | None = None,
+        scaling: Scaling = "none",
+        buffers: Iterable[Tensor] = (),
+        seed: int = 0,
+    ) -> None:
+        model = model_or_params if isinstance(model_or_params, nn.Module) else None
+        params: Any = model_or_params if model is None else model.parameters()
+        if radius is None:
+            radius = Shrinking().initial if preset == "paper-text" else Shrinking()
+        if preset is not None:
+            temperature = preset_temperature(
+                "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
+            )
+        if scaling not in ("none", "rms"):
+            raise ValueError(f"StochasticSA(scaling=...) must be 'none' or 'rms', got {scaling!r}")
+        self._shrinking = radius if isinstance(radius, Shrinking) else None
+        initial = radius.initial if isinstance(radius, Shrinking) else radius
+        strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
+        super().__init__(
+            _Displacement(params, initial, scaling), AnnealingState("StochasticSA", strategy, seed)
+        )
+        mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
+        self._probe = Probe("StochasticSA", model, buffers, self._parameters, mode)
+        self._epoch_tried = self._epoch_improved = 0
+        self._reset_scratch()
+
+    @property
+    def radius(self) -> float:
+        """The radius of the first group."""
+        return float(self.param_groups[0]["radius"])
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+        """Try one random direction both ways on one minibatch; return the objective before.
+
+        Args:
+            closure: returns the objective, a number or a tensor of one element; called three times
+                without gradients, its ``backward`` calls are skipped.
+
+        Raises:
+            NonFiniteLossError: if the objective at the current point is not finite.
+            TypeError, ValueError: if the closure is none or returns no scalar.
+        """
+        if not callable(closure):
+            raise TypeError(f"StochasticSA.step(closure) must be given a function, got {closure!r}")
+        start = RandomState.capture()
+        with self._probe.plain_forward():
+            objective = closure()
+        value = scalar("StochasticSA", "closure", objective)
+        if not math.isfinite(value):
+            raise self._annealing.non_finite(value)
+        self._before.take()
+        try:
+            new_value = self._move_to_the_better_side(closure, start)
+        except BaseException:  # an interrupted trial leaves no trace
+            self._before.restore()
+            raise
+        info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
+        if not info.accepted:
+            self._before.restore()
+        self._epoch_tried += 1
+        self._epoch_improved += info.improved
+        self.last_step = info
+        return objective
+
+    def cool(self) -> None:
+        """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
+        super().cool()
+        tried, improved = self._epoch_tried, self._epoch_improved
+        self._epoch_tried = self._epoch_improved = 0
+        if self._shrinking is not None and tried and improved / tried < self._shrinking.below:
+            for group in self.param_groups:
+                group["radius"] /= self._shrinking.factor
+
+    def __repr__(self) -> str:
+        return f"StochasticSA(radius={self.radius!r}, {self.strategy!r})"
+
+    def _move_to_the_better_side(self, closure: Callable[[], Any], start: RandomState) -> float:
+        """Leave the weights at the better of w' and w''; return the objective there."""
+        direction = int(self._annealing.rng.random() * 2**53)
+        self.base.displace(direction, -1.0)  # w' = w - eps D
+        minus = self._evaluate(closure, start)
+        self._before.restore()
+        self.base.displace(direction, +1.0)  # w'' = w + eps D
+        plus = self._evaluate(closure, start)
+        if plus < minus or not math.isfinite(minus):
+            return plus
+        self._before.restore()
+        self.base.displace(direction, -1.0)
+        return minus
+
+    def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
+        with self._probe.replay(start, graph="never"):
+            return scalar("StochasticSA", "closure", closure())
+
+    def _parameters(self) -> Iterator[Tensor]:
+        return (p for group in self.param_groups for p in group["params"])
+
+    def _own_state(self) -> dict[str, Any]:
+        epoch = {"epoch_tried": self._epoch_tried, "epoch_improved": self._epoch_improved}
+        return {**super()._own_state(), **epoch}
+
+    def _load_own_state(self, state: dict[str, Any]) -> None:
+        super()._load_own_state(state)
+        self._epoch_tried, self._epoch_improved = state["epoch_tried"], state["epoch_improved"]
+
+    def _reset_scratch(self) -> None:
+        self._before = Snapshot(self.base)
+
+
+class _Displacement(Optimizer):
+    """Moves all weights along a random direction that is known by its seed alone."""
+
+    def __init__(self, params: Any, radius: float, scaling: Scaling) -> None:
+        super().__init__(params, {"radius": radius, "scaling": scaling})
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        _check_radius("StochasticSA(radius=...)", self.param_groups[-1]["radius"])
+
+    def displace(self, seed: int, sign: float) -> None:
+        """Add ``sign * radius * D`` to every weight that is trained."""
+        generators: dict[torch.device, torch.Generator] = {}
+        for group in self.param_groups:
+            for p in group["params"]:
+                if not p.requires_grad:
+                    continue
+                if p.device not in generators:
+                    generators[p.device] = torch.Generator(p.device).manual_seed(seed)
+                scale = sign * group["radius"]
+                if group["scaling"] == "rms":
+                    scale *= max(p.norm().item() / math.sqrt(p.numel()), 1e-3)
+                direction = torch.empty_like(p).normal_(generator=generators[p.device])
+                p.add_(direction, alpha=scale)
+
+
+def _check_radius(argument: str, value: Any) -> None:
+    if not 0 < number(argument, value) < math.inf:
+        raise ValueError(f"{argument} must be positive and finite, got {value!r}")
