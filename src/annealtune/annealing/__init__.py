@@ -1,7 +1,7 @@
 """The rules of simulated annealing: pure Python on floats, no torch."""
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
-from annealtune.annealing.neighborhood import Neighborhood, Setting, grid
+from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid
 from annealtune.annealing.strategies import SimulatedAnnealing, Strategy
 from annealtune.annealing.temperature import (
     Automatic,
@@ -12,6 +12,7 @@ from annealtune.annealing.temperature import (
 )
 
 __all__ = [
+    "PAPER_RATES",
     "Automatic",
     "Constant",
     "Geometric",

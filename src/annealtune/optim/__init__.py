@@ -1,12 +1,11 @@
 """The rules applied to torch optimizers; `annealtune.optim.embedded` is the file to read."""
 
 from annealtune.optim.embedded import EmbeddedTuner
-from annealtune.optim.sgd_sa import PAPER_RATES, SGDSA
+from annealtune.optim.sgd_sa import SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary
 from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
 
 __all__ = [
-    "PAPER_RATES",
     "SGDSA",
     "Count",
     "EmbeddedTuner",

@@ -8,12 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annealtune.annealing import Neighborhood, Schedule, Strategy, grid
+from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, Strategy, grid
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.presets import Preset, preset_temperature
 
-# The set H of Section 4.
-PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
 PAPER_COOLING_FACTOR = 0.8
 # The authors' program does not let its temperature fall below this, in its own unit of loss.
 SCRIPT_FLOOR = 1e-14
