@@ -65,8 +65,8 @@ def _transfer(file: PublishedFile, part: Path, progress: Progress | None) -> Non
         return  # whole, or damaged: the digest decides
     rest = _ask_for_rest(file.url, there) if there else None
     with (
-        rest or _ask(file.url, {}) as response,
-        part.open("ab" if rest else "wb") as stream,
+        _ask(file.url, {}) if rest is None else rest as response,
+        part.open("wb" if rest is None else "ab") as stream,
     ):
         there = _copy(file, response, stream, progress)
     if there < file.size:

@@ -10,7 +10,6 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -89,7 +88,8 @@ def _read(file: PublishedFile, path: Path) -> Tensor:
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a gzip file: {error}") from error
     rank = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
-    sizes = np.frombuffer(content[4 : 4 + 4 * rank], ">u4").tolist()
-    if not rank or len(sizes) < rank or len(content) != 4 + 4 * rank + math.prod(sizes):
+    start = 4 + 4 * rank
+    sizes = [int.from_bytes(content[k : k + 4], "big") for k in range(4, start, 4)]
+    if not rank or len(content) != start + math.prod(sizes):
         raise DataError(f"{path} is not an IDX file of bytes: {len(content)} bytes, sizes {sizes}")
-    return torch.frombuffer(bytearray(content[4 + 4 * rank :]), dtype=torch.uint8).view(sizes)
+    return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).view(sizes)

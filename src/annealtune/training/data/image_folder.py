@@ -43,7 +43,8 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         DataError: If the folders are not as above, or a picture cannot be read or has another size.
     """
     train, test, classes = _find(data_dir)
-    mode = "L" if all(_mode(path) in GREY for path in (*train.paths, *test.paths)) else "RGB"
+    modes = {_mode(path) for path in (*train.paths, *test.paths)}
+    mode = "L" if modes <= set(GREY) else "RGB"
     size = image_size or _size(train.paths[0])
     train_images, test_images = (
         np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])

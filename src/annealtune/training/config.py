@@ -1,0 +1,246 @@
+"""What a run is: every key, its rule and its default. Known without importing torch."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tomli_w
+from pydantic import AliasGenerator, ConfigDict, Field, ValidationError, field_validator
+
+from annealtune.errors import ConfigError
+from annealtune.training.data import names as data_names
+from annealtune.training.data.lookup import is_factory
+from annealtune.training.models.names import parse
+from annealtune.training.options import (
+    AdamwOptions,
+    Options,
+    RandomRateOptions,
+    ScheduledSgdOptions,
+    SgdMomentumOptions,
+    SgdOptions,
+    SgdSaOptions,
+    SsaOptions,
+)
+
+MethodName = Literal[
+    "sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
+]
+Positive = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
+# Keys that may differ when a run is continued: they do not change its results.
+FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
+# Written beside the config of a run, for the reader; not part of it.
+ENVIRONMENT = "environment"
+
+
+class RunConfig(Options):
+    """One run, from data to best weights."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        validate_default=True,
+        populate_by_name=True,
+        alias_generator=AliasGenerator(alias=lambda name: _block_name(name)),
+    )
+
+    data: str = Field(
+        "digits",
+        description="digits, fashion-mnist, cifar10, image-folder or package.module:factory",
+    )
+    data_dir: Path | None = Field(None, description="where the data is (else ANNEALTUNE_DATA, ./data)")
+    download: bool = Field(False, description="fetch missing data from its official address")
+    image_size: tuple[Positive, Positive] | None = Field(
+        None, description="height and width to resize an image-folder to"
+    )
+    train_size: Positive | None = Field(None, description="use a fixed subset of so many images")
+    augment: Literal["none", "crop-flip"] = Field("none", description="random crop and flip, or none")
+    model: str = Field(
+        "small-cnn",
+        description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
+        "or package.module:factory",
+    )
+    pad: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="zero-pad images to a multiple of this (unset: 32 for vgg, 0: never)"
+    )
+    method: MethodName = Field("sgd-sa", description="how the weights are trained")
+    epochs: Positive = Field(30, description="passes over the training set")
+    batch_size: Positive = Field(64, description="images in a minibatch")
+    reshuffle: bool = Field(True, description="new minibatches every epoch, or divided once")
+    seed: Seed = Field(0, description="sets the three seeds below")
+    init_seed: Seed | None = Field(None, description="of initial weights and dropout")
+    data_seed: Seed | None = Field(None, description="of subset, validation split and minibatches")
+    decision_seed: Seed | None = Field(None, description="of the settings picked and the accept test")
+    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+        0.1, description="share of the training set that chooses the best epoch"
+    )
+    validate_on: Literal["validation", "test"] = Field(
+        "validation", description="test: the paper's protocol, the test set chooses the best epoch"
+    )
+    train_sample: Positive = Field(
+        10, description="minibatches on which training loss and accuracy are measured"
+    )
+    device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
+    threads: Positive | None = Field(None, description="CPU threads (unset: torch's choice)")
+    precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="autocast of the forward")
+    compile: bool = Field(False, description="torch.compile the model")
+    channels_last: bool | None = Field(
+        None, description="memory format of images (unset: where the model convolves)"
+    )
+    checkpoint_every: Annotated[str, Field(pattern=r"^(epoch|[1-9]\d*m?)$")] = Field(
+        "epoch", description="epoch, N steps or Nm minutes; always at the end of an epoch"
+    )
+    tensorboard: bool = Field(False, description="also write TensorBoard events")
+
+    sgd_sa: SgdSaOptions = SgdSaOptions()
+    ssa: SsaOptions = SsaOptions()
+    scheduled_sgd: ScheduledSgdOptions = ScheduledSgdOptions()
+    sgd: SgdOptions = SgdOptions()
+    sgd_momentum: SgdMomentumOptions = SgdMomentumOptions()
+    adamw: AdamwOptions = AdamwOptions()
+    random_rate: RandomRateOptions = RandomRateOptions()
+
+    @field_validator("checkpoint_every", mode="before")
+    @classmethod
+    def _plain_number_of_steps(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("data")
+    @classmethod
+    def _data_is_known(cls, value: str) -> str:
+        return data_names.check(value)
+
+    @field_validator("model")
+    @classmethod
+    def _model_is_known(cls, value: str) -> str:
+        if not is_factory(value):
+            parse(value)
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _device_is_known(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
+            raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}")
+        return value
+
+    @property
+    def seeds(self) -> dict[str, int]:
+        """The three seeds, each `seed` where it is not set apart."""
+        return {
+            name: self.seed if getattr(self, name) is None else getattr(self, name)
+            for name in ("init_seed", "data_seed", "decision_seed")
+        }
+
+    @property
+    def options(self) -> Options:
+        """The block of the chosen method."""
+        block: Options = getattr(self, self.method.replace("-", "_"))
+        return block
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every key that is set and the block of the chosen method, as plain data."""
+        blocks = {name for name in type(self).model_fields if _is_block(name)}
+        chosen = self.method.replace("-", "_")
+        return self.model_dump(
+            mode="json", by_alias=True, exclude_none=True, exclude=blocks - {chosen}
+        )
+
+    def to_toml(self, environment: Mapping[str, Any] | None = None) -> str:
+        """Return the config as TOML, with a table about the environment if there is one."""
+        tables = self.to_dict()
+        if environment is not None:
+            tables[ENVIRONMENT] = dict(environment)
+        return tomli_w.dumps(tables)
+
+
+def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
+    """Check plain data and return the config.
+
+    Raises:
+        ConfigError: naming every bad key, its value and its rule.
+    """
+    try:
+        return RunConfig.model_validate({k: v for k, v in values.items() if k != ENVIRONMENT})
+    except ValidationError as error:
+        lines = [_explain(detail) for detail in error.errors()]
+        raise ConfigError(f"{source}: " + "\n".join(lines)) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: if it cannot be read or is no TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is no valid TOML: {error}") from None
+
+
+def assign(values: dict[str, Any], assignment: str) -> None:
+    """Set one key from text such as ``sgd-sa.temperature=0.5``; the value is written as in TOML.
+
+    Raises:
+        ConfigError: if it is no assignment.
+
+    Example:
+        >>> values = {}
+        >>> assign(values, "sgd-sa.lr=[0.1, 0.01]")
+        >>> values
+        {'sgd-sa': {'lr': [0.1, 0.01]}}
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {assignment!r}: must be KEY=VALUE, such as sgd.lr=0.1")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    *tables, last = key.strip().split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {assignment!r}: {table!r} is no table of options")
+    values[last] = value
+
+
+def _is_block(name: str) -> bool:
+    annotation = RunConfig.model_fields[name].annotation
+    return isinstance(annotation, type) and issubclass(annotation, Options)
+
+
+def _block_name(name: str) -> str:
+    """Return the key of a field: method blocks are named as their methods are."""
+    methods = ("sgd_sa", "scheduled_sgd", "sgd_momentum", "random_rate")
+    return name.replace("_", "-") if name in methods else name
+
+
+def _explain(detail: Any) -> str:
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key([str(part) for part in detail["loc"]])
+    message = detail["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
+        return str(detail["ctx"]["error"])
+    received = "" if detail["type"] in ("value_error", "missing") else f", got {detail['input']!r}"
+    return f"{key}: {message}{received}"
+
+
+def _unknown_key(path: list[str]) -> str:
+    model: Any = RunConfig
+    for part in path[:-1]:
+        model = next(f.annotation for f in model.model_fields.values() if f.alias == part)
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    near = difflib.get_close_matches(path[-1], known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
+    return f"{'.'.join(path)}: is no key{hint}"

@@ -1,0 +1,89 @@
+"""The data set in memory: what it refuses, its subset, its split."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from annealtune.training.data import Dataset, split, subset
+
+IMAGES = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1).expand(20, 1, 4, 6).contiguous()
+LABELS = torch.arange(20) % 3
+GOOD = {
+    "name": "made-up",
+    "train_images": IMAGES,
+    "train_labels": LABELS,
+    "test_images": IMAGES[:5],
+    "test_labels": LABELS[:5],
+    "classes": ("a", "b", "c"),
+    "mean": (0.5,),
+    "std": (0.25,),
+}
+
+
+def test_channels_and_size_are_those_of_the_images() -> None:
+    dataset = Dataset(**GOOD)
+    assert (dataset.channels, dataset.image_size, dataset.scale) == (1, (4, 6), 255.0)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        dataset.name = "other"
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"train_images": IMAGES.float()}, TypeError, "must be uint8 and int64, got torch.float32"),
+        ({"test_labels": LABELS[:5].int()}, TypeError, "uint8 and int64.*torch.int32"),
+        ({"train_images": IMAGES[:, 0]}, ValueError, r"train_images.*got \(20, 4, 6\)"),
+        ({"test_images": IMAGES[:0]}, ValueError, r"none of them 0, got \(0, 1, 4, 6\)"),
+        ({"train_labels": LABELS[:19]}, ValueError, r"each of the 20 images.*\(19,\)"),
+        ({"train_labels": LABELS + 1}, ValueError, "train_labels.*0..2, got 3"),
+        ({"test_labels": LABELS[:5] - 1}, ValueError, "test_labels.*0..2, got -1"),
+        ({"test_images": IMAGES[:5, :, :3]}, ValueError, r"\(1, 4, 6\) and \(1, 3, 6\)"),
+        ({"classes": ("a",)}, ValueError, "two or more different names"),
+        ({"classes": ("a", "b", "a")}, ValueError, "two or more different names"),
+        ({"mean": (0.5, 0.5)}, ValueError, "mean=...*each of the 1 channels"),
+        ({"std": ()}, ValueError, "std=...*each of the 1 channels"),
+        ({"std": (0.0,)}, ValueError, r"positive and finite, got \(0.0,\)"),
+        ({"scale": float("nan")}, ValueError, "positive and finite.*nan"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(change, error, message) -> None:
+    with pytest.raises(error, match=message):
+        Dataset(**{**GOOD, **change})
+
+
+def test_a_subset_is_fixed_by_its_seed_and_lies_within_a_larger_one() -> None:
+    dataset = Dataset(**GOOD)
+    small, large = subset(dataset, 4, seed=1), subset(dataset, 9, seed=1)
+    assert torch.equal(small.train_images, large.train_images[:4])
+    assert torch.equal(small.train_labels, small.train_images[:, 0, 0, 0].long() % 3)
+    assert small.train_images[:, 0, 0, 0].unique().numel() == 4
+    assert small.test_images is dataset.test_images
+    assert not torch.equal(small.train_images, subset(dataset, 4, seed=2).train_images)
+    assert len(subset(dataset, 20, seed=0).train_labels) == 20
+
+
+@pytest.mark.parametrize("size", [0, 21, -1])
+def test_a_subset_of_an_impossible_size_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"train_size = {size}: must be in 1..20"):
+        subset(Dataset(**GOOD), size, seed=0)
+
+
+def test_a_split_divides_by_its_seed() -> None:
+    training, validation = split(100, 0.1, seed=5)
+    assert (len(training), len(validation)) == (90, 10)
+    assert torch.cat([training, validation]).sort().values.tolist() == list(range(100))
+    assert torch.equal(validation, split(100, 0.1, seed=5)[1])
+    assert not torch.equal(validation, split(100, 0.1, seed=6)[1])
+    assert validation.tolist() != list(range(10))
+
+
+def test_no_validation_set_is_a_split_too() -> None:
+    training, validation = split(7, 0.0, seed=0)
+    assert (len(training), len(validation)) == (7, 0)
+
+
+@pytest.mark.parametrize(("count", "fraction"), [(10, 1.0), (10, -0.1), (10, 0.01), (0, 0.0)])
+def test_a_split_that_leaves_a_set_empty_is_refused(count, fraction) -> None:
+    with pytest.raises(ValueError, match="split"):
+        split(count, fraction, seed=0)

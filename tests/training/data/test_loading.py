@@ -1,0 +1,139 @@
+"""From a name to a data set: embedded, from files, from a factory."""
+
+import doctest
+import importlib
+import sys
+
+import pytest
+import torch
+
+from annealtune.errors import ConfigError, DataError
+from annealtune.training.data import DATASETS, Dataset, digits, load
+
+FACTORY = f"{__name__}_factories"
+
+
+def test_digits_are_1437_and_360_images_always_the_same() -> None:
+    data = load("digits")
+    assert data.train_images.shape == (1437, 1, 8, 8)
+    assert data.test_images.shape == (360, 1, 8, 8)
+    assert int(data.train_images.max()) == 16 == data.scale
+    assert data.test_labels.bincount().tolist() == [36, 36, 35, 37, 36, 37, 36, 36, 35, 36]
+    # No library can change the split unnoticed.
+    assert data.test_labels[:8].tolist() == [7, 6, 3, 7, 7, 3, 2, 8]
+    assert data.test_images.sum(dtype=torch.int64) == 112_350
+
+
+def test_digits_are_normalised_by_their_own_mean_and_deviation() -> None:
+    pixels = load("digits").train_images.double() / 16
+    assert round(float(pixels.mean()), 4) == digits.MEAN
+    assert round(float(pixels.std()), 4) == digits.STD
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="data = 'cifar-10': unknown; did you mean 'cifar10'"):
+        load("cifar-10")
+    with pytest.raises(ConfigError, match="known: digits, fashion-mnist, cifar10, image-folder"):
+        load("xyzzy")
+
+
+@pytest.mark.parametrize("name", ["cifar10", "fashion-mnist"])
+def test_without_data_it_says_where_it_looked_what_to_run_and_the_size(name, tmp_path) -> None:
+    with pytest.raises(DataError) as caught:
+        load(name, data_dir=tmp_path)
+    text = str(caught.value)
+    assert str(tmp_path) in text
+    assert f"annealtune train --data {name} --download" in text
+    assert "--data-dir DIR" in text
+    assert {"cifar10": "170 MB", "fashion-mnist": "31 MB"}[name] in text
+
+
+def test_data_is_looked_for_where_the_variable_says_or_in_data(monkeypatch, tmp_path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ANNEALTUNE_DATA", raising=False)
+    with pytest.raises(DataError, match="looked for data/cifar-10-batches-bin, data/cifar-10-bin"):
+        load("cifar10")
+    monkeypatch.setenv("ANNEALTUNE_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(DataError, match="elsewhere/cifar-10-batches-bin"):
+        load("cifar10")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("digits", {"image_size": (8, 8)}, "image_size = .*only image-folder"),
+        ("image-folder", {}, "needs the folder: --data-dir DIR"),
+        ("image-folder", {"image_size": (0, 8)}, r"image_size = \(0, 8\).*positive"),
+        ("image-folder", {"download": True}, "no address to download 'image-folder'"),
+        (f"{FACTORY}:fits", {"download": True}, "no address"),
+    ],
+)
+def test_keys_that_make_no_sense_are_refused(name, options, message) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(name, **options)
+
+
+@pytest.fixture
+def factories(monkeypatch):
+    module = type(sys)(FACTORY)
+    images, labels = torch.zeros(4, 1, 2, 2, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
+
+    def fits(*, data_dir):
+        return Dataset(str(data_dir), images, labels, images, labels, ("a", "b"), (0,), (1,))
+
+    def wrong_labels(*, data_dir):
+        return Dataset("mine", images, labels + 1, images, labels, ("a", "b"), (0,), (1,))
+
+    module.fits = fits
+    module.wrong_labels = wrong_labels
+    module.no_dataset = lambda *, data_dir: (images, labels)
+    monkeypatch.setitem(sys.modules, FACTORY, module)
+
+
+def test_a_factory_gets_the_directory_and_gives_the_data(factories, tmp_path) -> None:
+    assert load(f"{FACTORY}:fits", data_dir=tmp_path).name == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("no_dataset", DataError, "must return annealtune.training.data.Dataset, got tuple"),
+        ("wrong_labels", DataError, r"failed: ValueError: Dataset\(train_labels=...\).*got 2"),
+        ("nothing", ConfigError, "has no 'nothing'"),
+    ],
+)
+def test_a_wrong_factory_is_explained(factories, name, error, message) -> None:
+    with pytest.raises(error, match=message):
+        load(f"{FACTORY}:{name}")
+
+
+@pytest.mark.parametrize(
+    "module", ["batches", "dataset", "loading", "lookup", "names", "randomness"]
+)
+def test_examples_in_docstrings_run(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"annealtune.training.data.{module}"))
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "train_shape", "mean"),
+    [
+        ("fashion-mnist", (60_000, 1, 28, 28), [0.2860]),
+        ("cifar10", (50_000, 3, 32, 32), [0.4914, 0.4822, 0.4465]),
+    ],
+)
+def test_the_real_data_is_complete(real_data, name, train_shape, mean) -> None:
+    data = load(name, data_dir=real_data)
+    assert data.train_images.shape == train_shape
+    assert data.test_images.shape == (10_000, *train_shape[1:])
+    assert data.train_labels.bincount().tolist() == [len(data.train_images) // 10] * 10
+    assert data.test_labels.bincount().tolist() == [1000] * 10
+    pixels = data.train_images.to(torch.float32) / 255
+    assert pixels.mean((0, 2, 3)).tolist() == pytest.approx(mean, abs=5e-5)
+    assert pixels.std((0, 2, 3)).tolist() == pytest.approx(data.std, abs=1e-3)
+
+
+def test_every_name_is_described() -> None:
+    assert list(DATASETS) == ["digits", "fashion-mnist", "cifar10", "image-folder"]
