@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import AliasGenerator, ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from annealtune.errors import ConfigError
 from annealtune.training.data import names as data_names
@@ -18,6 +18,8 @@ from annealtune.training.data.lookup import is_factory
 from annealtune.training.models.names import parse
 from annealtune.training.options import (
     AdamwOptions,
+    Factor,
+    Flag,
     Options,
     RandomRateOptions,
     ScheduledSgdOptions,
@@ -30,8 +32,8 @@ from annealtune.training.options import (
 MethodName = Literal[
     "sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
 ]
-Positive = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 # Keys that may differ when a run is continued: they do not change its results.
 FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
 # Written beside the config of a run, for the reader; not part of it.
@@ -46,7 +48,6 @@ class RunConfig(Options):
         frozen=True,
         validate_default=True,
         populate_by_name=True,
-        alias_generator=AliasGenerator(alias=lambda name: _block_name(name)),
     )
 
     data: str = Field(
@@ -54,7 +55,7 @@ class RunConfig(Options):
         description="digits, fashion-mnist, cifar10, image-folder or package.module:factory",
     )
     data_dir: Path | None = Field(None, description="where the data is (else ANNEALTUNE_DATA, ./data)")
-    download: bool = Field(False, description="fetch missing data from its official address")
+    download: Flag = Field(False, description="fetch missing data from its official address")
     image_size: tuple[Positive, Positive] | None = Field(
         None, description="height and width to resize an image-folder to"
     )
@@ -65,18 +66,18 @@ class RunConfig(Options):
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
         "or package.module:factory",
     )
-    pad: Annotated[int, Field(ge=0)] | None = Field(
+    pad: Annotated[int, Field(ge=0, strict=True)] | None = Field(
         None, description="zero-pad images to a multiple of this (unset: 32 for vgg, 0: never)"
     )
     method: MethodName = Field("sgd-sa", description="how the weights are trained")
     epochs: Positive = Field(30, description="passes over the training set")
     batch_size: Positive = Field(64, description="images in a minibatch")
-    reshuffle: bool = Field(True, description="new minibatches every epoch, or divided once")
+    reshuffle: Flag = Field(True, description="new minibatches every epoch, or divided once")
     seed: Seed = Field(0, description="sets the three seeds below")
     init_seed: Seed | None = Field(None, description="of initial weights and dropout")
     data_seed: Seed | None = Field(None, description="of subset, validation split and minibatches")
     decision_seed: Seed | None = Field(None, description="of the settings picked and the accept test")
-    validation_fraction: Annotated[float, Field(gt=0, lt=1)] = Field(
+    validation_fraction: Factor = Field(
         0.1, description="share of the training set that chooses the best epoch"
     )
     validate_on: Literal["validation", "test"] = Field(
@@ -88,27 +89,30 @@ class RunConfig(Options):
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     threads: Positive | None = Field(None, description="CPU threads (unset: torch's choice)")
     precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="autocast of the forward")
-    compile: bool = Field(False, description="torch.compile the model")
-    channels_last: bool | None = Field(
+    compile: Flag = Field(False, description="torch.compile the model")
+    channels_last: Flag | None = Field(
         None, description="memory format of images (unset: where the model convolves)"
     )
-    checkpoint_every: Annotated[str, Field(pattern=r"^(epoch|[1-9]\d*m?)$")] = Field(
+    checkpoint_every: str = Field(
         "epoch", description="epoch, N steps or Nm minutes; always at the end of an epoch"
     )
-    tensorboard: bool = Field(False, description="also write TensorBoard events")
+    tensorboard: Flag = Field(False, description="also write TensorBoard events")
 
-    sgd_sa: SgdSaOptions = SgdSaOptions()
+    sgd_sa: SgdSaOptions = Field(SgdSaOptions(), alias="sgd-sa")
     ssa: SsaOptions = SsaOptions()
-    scheduled_sgd: ScheduledSgdOptions = ScheduledSgdOptions()
+    scheduled_sgd: ScheduledSgdOptions = Field(ScheduledSgdOptions(), alias="scheduled-sgd")
     sgd: SgdOptions = SgdOptions()
-    sgd_momentum: SgdMomentumOptions = SgdMomentumOptions()
+    sgd_momentum: SgdMomentumOptions = Field(SgdMomentumOptions(), alias="sgd-momentum")
     adamw: AdamwOptions = AdamwOptions()
-    random_rate: RandomRateOptions = RandomRateOptions()
+    random_rate: RandomRateOptions = Field(RandomRateOptions(), alias="random-rate")
 
     @field_validator("checkpoint_every", mode="before")
     @classmethod
-    def _plain_number_of_steps(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    def _steps_or_minutes(cls, value: Any) -> Any:
+        text = str(value)
+        if not re.fullmatch(r"epoch|[1-9]\d*m?", text):
+            raise ValueError(f"must be epoch, a number of steps, or minutes such as 5m, got {value!r}")
+        return text
 
     @field_validator("data")
     @classmethod
@@ -218,18 +222,12 @@ def _is_block(name: str) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, Options)
 
 
-def _block_name(name: str) -> str:
-    """Return the key of a field: method blocks are named as their methods are."""
-    methods = ("sgd_sa", "scheduled_sgd", "sgd_momentum", "random_rate")
-    return name.replace("_", "-") if name in methods else name
-
-
 def _explain(detail: Any) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return _unknown_key([str(part) for part in detail["loc"]])
     message = detail["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
+    message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
     if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
         return str(detail["ctx"]["error"])
     received = "" if detail["type"] in ("value_error", "missing") else f", got {detail['input']!r}"
@@ -239,7 +237,8 @@ def _explain(detail: Any) -> str:
 def _unknown_key(path: list[str]) -> str:
     model: Any = RunConfig
     for part in path[:-1]:
-        model = next(f.annotation for f in model.model_fields.values() if f.alias == part)
+        fields = model.model_fields.items()
+        model = next(field.annotation for name, field in fields if (field.alias or name) == part)
     known = [field.alias or name for name, field in model.model_fields.items()]
     near = difflib.get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"

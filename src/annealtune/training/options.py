@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from annealtune.annealing import PAPER_RATES, Geometric, Neighborhood, Reheating, Schedule, grid
 
-Value = bool | int | float
-# A single value in a config file means a list of one.
-Values = Annotated[
-    tuple[Value, ...], BeforeValidator(lambda v: v if isinstance(v, list | tuple) else (v,))
-]
-Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
+Number = Annotated[float, Field(strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+Share = Annotated[float, Field(ge=0, le=1, strict=True)]
+Factor = Annotated[float, Field(gt=0, lt=1, strict=True)]
+Decay = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
+
+
+def _listed(value: Any) -> Any:
+    """Take a single value as a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+Numbers = Annotated[tuple[Number, ...], BeforeValidator(_listed)]
+Flags = Annotated[tuple[Flag, ...], BeforeValidator(_listed)]
 SGD_OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
 
@@ -28,11 +36,11 @@ class Options(BaseModel):
 class NeighborhoodOptions(Options):
     """The set H: the product of the values of each option."""
 
-    lr: Values = Field(PAPER_RATES, description="learning rates in H")
-    momentum: Values | None = Field(None, description="momenta in H")
-    dampening: Values | None = Field(None, description="dampenings in H")
-    weight_decay: Values | None = Field(None, description="weight decays in H")
-    nesterov: Values | None = Field(None, description="Nesterov or not, in H")
+    lr: Numbers = Field(PAPER_RATES, description="learning rates in H")
+    momentum: Numbers | None = Field(None, description="momenta in H")
+    dampening: Numbers | None = Field(None, description="dampenings in H")
+    weight_decay: Numbers | None = Field(None, description="weight decays in H")
+    nesterov: Flags | None = Field(None, description="Nesterov or not, in H")
 
     @model_validator(mode="after")
     def _is_a_neighborhood(self) -> NeighborhoodOptions:
@@ -51,20 +59,20 @@ class AnnealingOptions(Options):
     preset: Literal["paper-text", "paper-code"] | None = Field(
         None, description="the paper's settings, as its text states them or as its program ran"
     )
-    temperature: Annotated[float, Field(ge=0)] | None = Field(
+    temperature: Annotated[float, Field(ge=0, strict=True)] | None = Field(
         None, description="T0 in units of the loss; alone it is constant, unset it is automatic"
     )
-    cooling_factor: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+    cooling_factor: Factor | None = Field(
         None, description="alpha: the temperature is multiplied by it at every tick"
     )
     cooling_per: Literal["epoch", "step"] = Field("epoch", description="what a tick is")
-    floor: Annotated[float, Field(ge=0)] = Field(
+    floor: Decay = Field(
         0.0, description="the temperature does not fall below it"
     )
-    reheat_every: Annotated[int, Field(ge=1)] | None = Field(
+    reheat_every: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         None, description="restore T0 after so many ticks"
     )
-    reheat_times: Annotated[int, Field(ge=0)] = Field(0, description="how often to restore T0")
+    reheat_times: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="how often to restore T0")
 
     @model_validator(mode="after")
     def _is_a_temperature(self) -> AnnealingOptions:
@@ -108,7 +116,7 @@ class SsaOptions(AnnealingOptions):
         description="divide the radius when fewer moves of an epoch improve; 0 never, "
         "unset 0.6 (never with paper-text)",
     )
-    shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(
+    shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
         10.0, description="what the radius is divided by"
     )
     scaling: Literal["none", "rms"] = Field("none", description="per-layer size of a move")
@@ -127,7 +135,7 @@ class ScheduledSgdOptions(Options):
     """The paper's baseline: a rate that is divided at fixed shares of the epochs."""
 
     lr: Rate = Field(0.1, description="first learning rate")
-    factor: Annotated[float, Field(gt=0, lt=1)] = Field(
+    factor: Factor = Field(
         0.1, description="the rate is multiplied by it at every milestone"
     )
     milestones: tuple[Share, ...] = Field((0.3, 0.7), description="shares of the epochs")
@@ -137,9 +145,9 @@ class SgdMomentumOptions(Options):
     """SGD with momentum and a cosine to zero."""
 
     lr: Rate = Field(0.1, description="first learning rate")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="momentum")
-    nesterov: bool = Field(False, description="Nesterov's form of it")
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    momentum: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(0.9, description="momentum")
+    nesterov: Flag = Field(False, description="Nesterov's form of it")
+    weight_decay: Decay = Field(
         5e-4, description="weight decay"
     )
 
@@ -148,6 +156,6 @@ class AdamwOptions(Options):
     """AdamW with a cosine to zero."""
 
     lr: Rate = Field(1e-3, description="first learning rate")
-    weight_decay: Annotated[float, Field(ge=0, allow_inf_nan=False)] = Field(
+    weight_decay: Decay = Field(
         0.01, description="weight decay"
     )
