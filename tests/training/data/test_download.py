@@ -83,7 +83,9 @@ def test_a_whole_part_only_needs_its_digest(server, file, tmp_path, whole: bool)
 def test_a_wrong_digest_is_refused_and_nothing_is_kept(server, file, tmp_path) -> None:
     right, server.content = server.content, b"?" + server.content[1:]
     found = hashlib.md5(server.content).hexdigest()
-    with pytest.raises(DataError, match=f"expected {file.digest}, found md5:{found}"):
+    with pytest.raises(
+        DataError, match=f"expected {file.digest}, found md5:{found}; what arrived was del"
+    ):
         fetch(file, tmp_path)
     assert not (tmp_path / "big.bin").exists()
     assert not (tmp_path / "big.bin.part").exists()

@@ -120,7 +120,7 @@ def _put_in_place(file: PublishedFile, part: Path, target: Path) -> None:
     with part.open("rb") as stream:
         found = hashlib.file_digest(stream, file.algorithm)
     try:
-        file.check(found, file.url)
+        file.check(found, file.url, "what arrived was deleted; run the same command again")
     except DataError:
         part.unlink()
         raise

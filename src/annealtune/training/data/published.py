@@ -36,12 +36,18 @@ class PublishedFile:
         self.check(hashlib.new(self.algorithm, content), str(path))
         return content
 
-    def check(self, found: "hashlib._Hash", place: str) -> None:
+    def check(
+        self,
+        found: "hashlib._Hash",
+        place: str,
+        remedy: str = "delete it and run again with --download",
+    ) -> None:
         """Compare a digest with the published one.
 
         Args:
             found: A hash that has seen the whole content.
             place: The file, for the message.
+            remedy: What to do, for the message.
 
         Raises:
             DataError: If they differ.
@@ -49,8 +55,7 @@ class PublishedFile:
         if found.hexdigest() != self.digest.partition(":")[2]:
             raise DataError(
                 f"{place} is damaged or not the published {self.name}: expected {self.digest}, "
-                f"found {self.algorithm}:{found.hexdigest()}; delete it and run again with "
-                "--download"
+                f"found {self.algorithm}:{found.hexdigest()}; {remedy}"
             )
 
     @property
