@@ -237,7 +237,8 @@ class Automatic:
         end: float = 0.1,
     ) -> None:
         self.length = None if length is None else count("Automatic(length=...)", length, least=1)
-        self.per = _clock("Automatic(per=...)", per) if self.length else "step"
+        clock = _clock("Automatic(per=...)", per)
+        self.per: Clock = clock if self.length else "step"
         self.probes = count("Automatic(probes=...)", probes, least=1)
         self.start = not_negative("Automatic(start=...)", start)
         self.end = not_negative("Automatic(end=...)", end)

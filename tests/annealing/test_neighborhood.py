@@ -1,0 +1,202 @@
+"""The set H: what a setting is, what a neighborhood holds, how one is picked."""
+
+import copy
+import json
+import math
+import pickle
+import random
+from collections import Counter
+
+import pytest
+
+from annealtune.annealing import Neighborhood, Setting, grid
+
+PAPER = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05]
+
+
+class CountingRandom(random.Random):
+    """Counts the numbers that are drawn from it."""
+
+    draws = 0
+
+    def random(self):
+        self.draws += 1
+        return super().random()
+
+    def getrandbits(self, bits):
+        raise AssertionError("a pick draws one uniform number and nothing else")
+
+
+def test_a_setting_is_an_immutable_mapping():
+    setting = Setting({"lr": 0.1, "momentum": 0.9})
+    assert dict(setting) == {"lr": 0.1, "momentum": 0.9}
+    assert len(setting) == 2
+    assert str(setting) == "lr=0.1, momentum=0.9"
+    assert repr(setting) == "Setting(lr=0.1, momentum=0.9)"
+    with pytest.raises(TypeError):
+        setting["lr"] = 0.2
+    with pytest.raises(AttributeError):
+        setting.lr = 0.2
+
+
+def test_a_setting_does_not_follow_the_dict_it_was_made_from():
+    options = {"lr": 0.1}
+    setting = Setting(options)
+    options["lr"] = 5.0
+    assert setting["lr"] == 0.1
+
+
+def test_settings_are_equal_by_content_not_by_order():
+    one = Setting({"lr": 0.1, "momentum": 0.9})
+    other = Setting({"momentum": 0.9, "lr": 0.1})
+    assert one == other == {"lr": 0.1, "momentum": 0.9}
+    assert hash(one) == hash(other)
+    assert one != Setting({"lr": 0.1, "momentum": 0.8})
+    assert one != "lr=0.1, momentum=0.9"
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]
+)
+def test_copies_of_a_setting_are_equal(duplicate):
+    setting = Setting({"lr": 0.1, "betas": (0.9, 0.999)})
+    assert duplicate(setting) == setting
+    assert hash(duplicate(setting)) == hash(setting)
+
+
+def test_a_setting_of_plain_values_can_be_written_as_json():
+    assert json.loads(json.dumps(dict(Setting({"lr": 0.1, "nesterov": True})))) == {
+        "lr": 0.1,
+        "nesterov": True,
+    }
+
+
+def test_grid_is_the_product_with_the_first_option_outermost():
+    neighborhood = grid(lr=[0.1, 0.01], momentum=[0.0, 0.9])
+    assert list(neighborhood) == [
+        {"lr": 0.1, "momentum": 0.0},
+        {"lr": 0.1, "momentum": 0.9},
+        {"lr": 0.01, "momentum": 0.0},
+        {"lr": 0.01, "momentum": 0.9},
+    ]
+    assert neighborhood.options == ("lr", "momentum")
+    assert neighborhood.dropped == ()
+
+
+def test_grid_takes_any_iterable():
+    assert grid(lr=(rate / 10 for rate in (1, 2))) == grid(lr=[0.1, 0.2])
+    assert grid(lr=(0.1,), nesterov={True}) == Neighborhood([{"lr": 0.1, "nesterov": True}])
+
+
+def test_a_neighborhood_is_a_sequence():
+    neighborhood = grid(lr=[0.3, 0.2, 0.1])
+    assert len(neighborhood) == 3
+    assert neighborhood[0]["lr"] == 0.3
+    assert neighborhood[-1] == Setting({"lr": 0.1})
+    assert neighborhood[1:] == (Setting({"lr": 0.2}), Setting({"lr": 0.1}))
+    assert {"lr": 0.2} in neighborhood
+    assert {"lr": 0.4} not in neighborhood
+
+
+def test_neighborhoods_are_equal_by_content_and_order():
+    assert grid(lr=[0.3, 0.2]) == grid(lr=[0.3, 0.2])
+    assert hash(grid(lr=[0.3, 0.2])) == hash(grid(lr=[0.3, 0.2]))
+    assert grid(lr=[0.3, 0.2]) != grid(lr=[0.2, 0.3])
+    assert grid(lr=[0.3]) != [Setting({"lr": 0.3})]
+
+
+def test_dropped_settings_are_kept_for_the_report_and_out_of_the_picks():
+    refused = Setting({"lr": 0.1, "nesterov": True})
+    neighborhood = Neighborhood([{"lr": 0.1, "nesterov": False}], dropped=[refused])
+    assert neighborhood.dropped == (refused,)
+    assert refused not in neighborhood
+
+
+def test_pick_takes_exactly_one_draw():
+    rng = CountingRandom(0)
+    neighborhood = grid(lr=PAPER)
+    for picks in range(1, 101):
+        neighborhood.pick(rng)
+        assert rng.draws == picks
+
+
+def test_pick_divides_the_unit_interval_evenly():
+    class Fixed(random.Random):
+        def random(self):
+            return self.value
+
+    neighborhood = grid(lr=[0.3, 0.2, 0.1])
+    rng = Fixed()
+    for value, expected in [
+        (0.0, 0.3),
+        (0.33, 0.3),
+        (0.34, 0.2),
+        (0.66, 0.2),
+        (0.67, 0.1),
+        (math.nextafter(1.0, 0.0), 0.1),
+    ]:
+        rng.value = value
+        assert neighborhood.pick(rng)["lr"] == expected
+
+
+def test_picks_are_uniform():
+    rng = random.Random(14)
+    neighborhood = grid(lr=PAPER)
+    counts = Counter(neighborhood.pick(rng)["lr"] for _ in range(100_000))
+    expected = 100_000 / len(PAPER)
+    chi_square = sum((counts[rate] - expected) ** 2 / expected for rate in PAPER)
+    assert chi_square < 34.528  # 99.9 % of the chi-square distribution with 13 degrees of freedom
+
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "parts"),
+    [
+        (lambda: Setting({}), ValueError, ["Setting(options=...)", "at least one", "none"]),
+        (lambda: Setting([0.1]), TypeError, ["Setting(options=...)", "map", "[0.1]"]),
+        (lambda: Setting({1: 0.1}), TypeError, ["Setting", "names must be strings", "got 1"]),
+        (lambda: Setting({"lr": -0.1}), ValueError, ["Setting(lr=...)", "not be negative", "-0.1"]),
+        (lambda: Setting({"lr": NAN}), ValueError, ["Setting(lr=...)", "finite", "nan"]),
+        (lambda: Setting({"lr": math.inf}), ValueError, ["Setting(lr=...)", "finite", "inf"]),
+        (lambda: Setting({"lr": "0.1"}), TypeError, ["Setting(lr=...)", "a number", "'0.1'"]),
+        (lambda: Setting({"lr": True}), TypeError, ["Setting(lr=...)", "a number", "True"]),
+        (lambda: Setting({"betas": [0.9]}), TypeError, ["Setting(betas=...)", "hashable", "[0.9]"]),
+        (
+            lambda: Setting({"betas": (0.9, NAN)}),
+            ValueError,
+            ["Setting(betas=...)", "finite", "(0.9, nan)"],
+        ),
+        (
+            lambda: Neighborhood([]),
+            ValueError,
+            ["Neighborhood(settings=...)", "at least one", "none"],
+        ),
+        (
+            lambda: Neighborhood([], dropped=[Setting({"nesterov": True})]),
+            ValueError,
+            ["Neighborhood(settings=...)", "refuses all of", "nesterov=True"],
+        ),
+        (
+            lambda: Neighborhood([{"lr": 0.1}, {"lr": 0.1}]),
+            ValueError,
+            ["Neighborhood(settings=...)", "different settings", "lr=0.1", "twice"],
+        ),
+        (
+            lambda: Neighborhood([{"lr": 0.1}, {"momentum": 0.9}]),
+            ValueError,
+            ["Neighborhood(settings=...)", "the same options", "momentum=0.9", "lr=0.1"],
+        ),
+        (lambda: grid(), ValueError, ["grid()", "at least one option"]),
+        (lambda: grid(lr=[]), ValueError, ["Neighborhood(settings=...)", "at least one", "none"]),
+        (lambda: grid(lr=[0.1, 0.1]), ValueError, ["Neighborhood", "different settings", "lr=0.1"]),
+        (lambda: grid(lr=0.1), TypeError, ["grid(lr=...)", "a collection", "got 0.1", "lr=[0.1]"]),
+        (lambda: grid(name="sgd"), TypeError, ["grid(name=...)", "a collection", "'sgd'"]),
+    ],
+)
+def test_bad_input_names_class_argument_rule_and_value(build, error, parts):
+    with pytest.raises(error) as caught:
+        build()
+    for part in parts:
+        assert part in str(caught.value)
