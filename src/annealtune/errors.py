@@ -15,3 +15,20 @@ class ConfigError(AnnealtuneError, ValueError):
 
 class DataError(AnnealtuneError):
     """A data set that is missing, damaged or of the wrong kind; the program exits with code 1."""
+
+
+class RunError(AnnealtuneError):
+    """A run that cannot start or go on: directory, lock, checkpoint or disk; exit code 1."""
+
+
+class RunStoppedError(AnnealtuneError):
+    """A run that was asked to stop and has saved its state; exit code 128 plus the signal.
+
+    Args:
+        signal_number: the signal that asked.
+        message: where it stopped and how it is continued.
+    """
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

@@ -8,7 +8,6 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
-
 # The set H of Section 4 of the paper.
 PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
 

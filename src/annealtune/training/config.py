@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from annealtune.errors import ConfigError
 from annealtune.training.data import names as data_names
-from annealtune.training.data.lookup import is_factory
+from annealtune.training.lookup import is_factory
 from annealtune.training.models.names import parse
 from annealtune.training.options import (
     AdamwOptions,
@@ -54,13 +54,17 @@ class RunConfig(Options):
         "digits",
         description="digits, fashion-mnist, cifar10, image-folder or package.module:factory",
     )
-    data_dir: Path | None = Field(None, description="where the data is (else ANNEALTUNE_DATA, ./data)")
+    data_dir: Path | None = Field(
+        None, description="where the data is (else ANNEALTUNE_DATA, ./data)"
+    )
     download: Flag = Field(False, description="fetch missing data from its official address")
     image_size: tuple[Positive, Positive] | None = Field(
         None, description="height and width to resize an image-folder to"
     )
     train_size: Positive | None = Field(None, description="use a fixed subset of so many images")
-    augment: Literal["none", "crop-flip"] = Field("none", description="random crop and flip, or none")
+    augment: Literal["none", "crop-flip"] = Field(
+        "none", description="random crop and flip, or none"
+    )
     model: str = Field(
         "small-cnn",
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
@@ -76,7 +80,9 @@ class RunConfig(Options):
     seed: Seed = Field(0, description="sets the three seeds below")
     init_seed: Seed | None = Field(None, description="of initial weights and dropout")
     data_seed: Seed | None = Field(None, description="of subset, validation split and minibatches")
-    decision_seed: Seed | None = Field(None, description="of the settings picked and the accept test")
+    decision_seed: Seed | None = Field(
+        None, description="of the settings picked and the accept test"
+    )
     validation_fraction: Factor = Field(
         0.1, description="share of the training set that chooses the best epoch"
     )
@@ -88,7 +94,9 @@ class RunConfig(Options):
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     threads: Positive | None = Field(None, description="CPU threads (unset: torch's choice)")
-    precision: Literal["fp32", "bf16", "fp16"] = Field("fp32", description="autocast of the forward")
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        "fp32", description="autocast of the forward"
+    )
     compile: Flag = Field(False, description="torch.compile the model")
     channels_last: Flag | None = Field(
         None, description="memory format of images (unset: where the model convolves)"
@@ -111,7 +119,9 @@ class RunConfig(Options):
     def _steps_or_minutes(cls, value: Any) -> Any:
         text = str(value)
         if not re.fullmatch(r"epoch|[1-9]\d*m?", text):
-            raise ValueError(f"must be epoch, a number of steps, or minutes such as 5m, got {value!r}")
+            raise ValueError(
+                f"must be epoch, a number of steps, or minutes such as 5m, got {value!r}"
+            )
         return text
 
     @field_validator("data")

@@ -66,13 +66,13 @@ class AnnealingOptions(Options):
         None, description="alpha: the temperature is multiplied by it at every tick"
     )
     cooling_per: Literal["epoch", "step"] = Field("epoch", description="what a tick is")
-    floor: Decay = Field(
-        0.0, description="the temperature does not fall below it"
-    )
+    floor: Decay = Field(0.0, description="the temperature does not fall below it")
     reheat_every: Annotated[int, Field(ge=1, strict=True)] | None = Field(
         None, description="restore T0 after so many ticks"
     )
-    reheat_times: Annotated[int, Field(ge=0, strict=True)] = Field(0, description="how often to restore T0")
+    reheat_times: Annotated[int, Field(ge=0, strict=True)] = Field(
+        0, description="how often to restore T0"
+    )
 
     @model_validator(mode="after")
     def _is_a_temperature(self) -> AnnealingOptions:
@@ -135,9 +135,7 @@ class ScheduledSgdOptions(Options):
     """The paper's baseline: a rate that is divided at fixed shares of the epochs."""
 
     lr: Rate = Field(0.1, description="first learning rate")
-    factor: Factor = Field(
-        0.1, description="the rate is multiplied by it at every milestone"
-    )
+    factor: Factor = Field(0.1, description="the rate is multiplied by it at every milestone")
     milestones: tuple[Share, ...] = Field((0.3, 0.7), description="shares of the epochs")
 
 
@@ -147,15 +145,11 @@ class SgdMomentumOptions(Options):
     lr: Rate = Field(0.1, description="first learning rate")
     momentum: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(0.9, description="momentum")
     nesterov: Flag = Field(False, description="Nesterov's form of it")
-    weight_decay: Decay = Field(
-        5e-4, description="weight decay"
-    )
+    weight_decay: Decay = Field(5e-4, description="weight decay")
 
 
 class AdamwOptions(Options):
     """AdamW with a cosine to zero."""
 
     lr: Rate = Field(1e-3, description="first learning rate")
-    weight_decay: Decay = Field(
-        0.01, description="weight decay"
-    )
+    weight_decay: Decay = Field(0.01, description="weight decay")

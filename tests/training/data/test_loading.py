@@ -107,9 +107,7 @@ def test_a_wrong_factory_is_explained(factories, name, error, message) -> None:
         load(f"{FACTORY}:{name}")
 
 
-@pytest.mark.parametrize(
-    "module", ["batches", "dataset", "loading", "lookup", "names", "randomness"]
-)
+@pytest.mark.parametrize("module", ["batches", "dataset", "loading", "names", "randomness"])
 def test_examples_in_docstrings_run(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"annealtune.training.data.{module}"))
     assert found.attempted > 0

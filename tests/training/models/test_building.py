@@ -195,7 +195,7 @@ def test_names_are_known_without_torch() -> None:
         "sys.modules['torch'] = None\n"
         "sys.modules['numpy'] = None\n"
         "from annealtune.training.models import padded_size, parse\n"
-        "from annealtune.training.data import lookup\n"
+        "from annealtune.training import lookup\n"
         "parse('vgg16-w8'), padded_size('vgg16', (28, 28))\n"
     )
     source = str(Path(annealtune.__file__).parents[1])

@@ -13,8 +13,8 @@ from urllib.request import Request, urlopen
 from filelock import FileLock
 
 from annealtune.errors import DataError
+from annealtune.training.lookup import describe
 
-from .lookup import describe
 from .published import PublishedFile
 
 Progress = Callable[[str, int, int], None]

@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 from annealtune.errors import ConfigError, DataError
+from annealtune.training.lookup import describe, import_factory, is_factory
 
 from . import names
 from .dataset import Dataset
 from .download import Progress
-from .lookup import describe, import_factory, is_factory
 
 DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
 

@@ -1,6 +1,6 @@
 """The data sets that have a name. Known without importing torch."""
 
-from .lookup import is_factory, unknown
+from annealtune.training.lookup import is_factory, unknown
 
 DATASETS = {
     "digits": "1,797 grey 8x8 digits, embedded in scikit-learn: no download",

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.errors import ConfigError
-from annealtune.training.data.lookup import describe, import_factory, is_factory
+from annealtune.training.lookup import describe, import_factory, is_factory
 
 from .mlp import MLP
 from .names import padded_size, parse

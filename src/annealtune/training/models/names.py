@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from annealtune.errors import ConfigError
-from annealtune.training.data.lookup import is_factory, unknown
+from annealtune.training.lookup import is_factory, unknown
 
 
 class Architecture(NamedTuple):

@@ -1,0 +1,5 @@
+"""``python -m annealtune``."""
+
+from annealtune.cli import main
+
+main()

@@ -1,0 +1,61 @@
+"""What a run is and how far it got, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from annealtune.training.directory import RunDirectory
+from annealtune.training.progress import describe
+
+
+def describe_run(path: Path) -> list[tuple[str, str]]:
+    """Return names and values, the most asked for first.
+
+    Args:
+        path: of a run directory.
+
+    Raises:
+        ConfigError: if it holds no run.
+    """
+    directory = RunDirectory(path)
+    config, result = directory.config(), directory.result()
+    records = directory.metrics.read()
+    steps = directory.checkpoints.steps()
+    rows = [
+        ("run", str(path)),
+        ("method", f"{config.method}, {config.model} on {config.data}"),
+        ("seeds", ", ".join(f"{name} {seed}" for name, seed in config.seeds.items())),
+        ("batch size", str(config.batch_size)),
+        ("epochs", f"{len(records)} of {config.epochs}"),
+        ("state", "finished" if result else _unfinished(steps)),
+    ]
+    if config.validate_on == "test":
+        rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
+    if records:
+        rows.append(("last epoch", describe(_known(records[-1]))))
+        best = max(records, key=lambda r: (r["validation_accuracy"], -r["epoch"]))
+        rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
+    if result:
+        rows.append(
+            ("test", f"accuracy {result['test_accuracy']:.2%}, loss {result['test_loss']:.4f}")
+        )
+        rows.append(("weights", str(directory.best_weights)))
+    rows.append(
+        (
+            "deterministic",
+            "on the CPU: the same config, versions and threads give the same bits"
+            if config.device == "cpu"
+            else f"not guaranteed on {config.device}: its kernels may sum in any order",
+        )
+    )
+    return rows
+
+
+def _unfinished(steps: list[int]) -> str:
+    if not steps:
+        return "begun, nothing saved yet; continue with --resume"
+    return f"unfinished, saved at step {steps[0]}; continue with --resume"
+
+
+def _known(record: dict[str, float | None]) -> dict[str, float]:
+    return {key: value for key, value in record.items() if value is not None}

@@ -1,0 +1,167 @@
+"""What a person sees of a run: bars on a terminal, lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bars
+
+from annealtune.training.config import RunConfig
+
+if TYPE_CHECKING:
+    from annealtune.training.session import Session
+
+
+class Progress(Protocol):
+    """What a run tells about itself."""
+
+    def downloading(self) -> AbstractContextManager[Any]:
+        """Show downloads while the context lasts; it yields the callback for them."""
+
+    def running(
+        self, config: RunConfig, steps_per_epoch: int, step: int
+    ) -> AbstractContextManager[None]:
+        """Show the run while the context lasts."""
+
+    def step(self, session: Session, loss: float) -> None:
+        """Show one step."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Show the record of an epoch."""
+
+    def warn(self, message: str) -> None:
+        """Show something that went wrong without stopping the run."""
+
+
+class Silent:
+    """Shows nothing but warnings."""
+
+    def downloading(self) -> AbstractContextManager[None]:
+        """Show no download."""
+        return nullcontext()
+
+    def running(
+        self, config: RunConfig, steps_per_epoch: int, step: int
+    ) -> AbstractContextManager[None]:
+        """Show nothing."""
+        return nullcontext()
+
+    def step(self, session: Session, loss: float) -> None:
+        """Show nothing."""
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Show nothing."""
+
+    def warn(self, message: str) -> None:
+        """Write the warning to standard error."""
+        Console(stderr=True).print(f"warning: {message}", markup=False, highlight=False)
+
+
+class Lines(Silent):
+    """One line an epoch, for logs and pipes.
+
+    Args:
+        console: where to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._epochs = 0
+        self._started = time.monotonic()
+
+    @contextmanager
+    def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
+        """Say what starts or continues."""
+        self._epochs = config.epochs
+        verb = f"continuing at step {step}" if step else "starting"
+        self._print(
+            f"{verb}: {config.method}, {config.model} on {config.data}, {config.epochs} epochs of "
+            f"{steps_per_epoch} steps, seed {config.seed}"
+        )
+        yield
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Print the epoch's numbers."""
+        elapsed = time.monotonic() - self._started
+        self._print(f"epoch {record['epoch']}/{self._epochs}  {describe(record)}  {elapsed:.0f} s")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Live(Lines):
+    """Two bars: the run and the epoch in it."""
+
+    def downloading(self) -> AbstractContextManager[Any]:
+        """Show one bar per file."""
+        from annealtune.training.data import download_bar
+
+        return download_bar(self._console)
+
+    @contextmanager
+    def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
+        """Draw the bars."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(compact=True),
+            TextColumn("{task.fields[numbers]}"),
+        )
+        self._steps_per_epoch = steps_per_epoch
+        with Bars(*columns, console=self._console) as self._bars:
+            self._run = self._bars.add_task(
+                f"{config.method} seed {config.seed}",
+                total=config.epochs * steps_per_epoch,
+                completed=step,
+                numbers="",
+            )
+            self._epoch = self._bars.add_task("epoch", total=steps_per_epoch, numbers="")
+            yield
+
+    def step(self, session: Session, loss: float) -> None:
+        """Move both bars."""
+        self._bars.update(self._run, completed=session.step)
+        done = session.step - session.epoch * self._steps_per_epoch
+        numbers = {"train_loss": loss, **session.tally.metrics(), **session.method.readings()}
+        self._bars.update(
+            self._epoch,
+            completed=done,
+            description=f"epoch {session.epoch + 1}",
+            numbers=describe(numbers),
+        )
+
+    def epoch(self, record: dict[str, Any]) -> None:
+        """Show the epoch's numbers beside the bar of the run."""
+        self._bars.update(self._run, numbers=describe(record))
+
+
+_SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("train_loss", "loss", lambda value: f"{value:.4f}"),
+    ("validation_loss", "validation loss", lambda value: f"{value:.4f}"),
+    ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
+    ("temperature", "T", lambda value: f"{value:.3g}"),
+    ("acceptance_rate", "accepted", lambda value: f"{value:.1%}"),
+    ("lr", "lr", lambda value: f"{value:.3g}"),
+    ("radius", "radius", lambda value: f"{value:.3g}"),
+)
+
+
+def describe(numbers: dict[str, Any]) -> str:
+    """Return the numbers a person watches, as one short line.
+
+    Example:
+        >>> describe({"train_loss": 0.5, "validation_accuracy": 0.9, "lr": 0.1})
+        'loss 0.5000  accuracy 90.00%  lr 0.1'
+    """
+    return "  ".join(
+        f"{label} {form(numbers[key])}"
+        for key, label, form in _SHOWN
+        if key in numbers and not math.isnan(numbers[key])
+    )

@@ -1,0 +1,132 @@
+"""What is written of every epoch; `docs/metrics.md` says what each number means."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+from annealtune.optim import StepInfo
+from annealtune.optim.step_info import Tally
+
+
+class EpochTally:
+    """The sums of one epoch in progress; its state is plain data."""
+
+    _SUMS = (
+        "steps",
+        "loss",
+        "moves",
+        "improved",
+        "accepted",
+        "accepted_worsening",
+        "rejected_worsening",
+        "non_finite",
+        "probability",
+        "worsening_probability",
+    )
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = dict.fromkeys(self._SUMS, 0)
+        self._settings = Tally()
+
+    def add(self, loss: float, info: StepInfo | None) -> None:
+        """Add one step: the loss before it and, where the method has moves, the move."""
+        sums = self._sums
+        sums["steps"] += 1
+        sums["loss"] += loss
+        if info is None:
+            return
+        self._settings.add(info)
+        sums["moves"] += 1
+        sums["improved"] += info.improved
+        sums["accepted"] += info.accepted
+        sums["probability"] += info.accept_probability
+        if not math.isfinite(info.new_loss):
+            sums["non_finite"] += 1
+        elif info.worsening > 0:
+            sums["accepted_worsening" if info.accepted else "rejected_worsening"] += 1
+            sums["worsening_probability"] += info.accept_probability
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the epoch's numbers; those about moves only where there were any."""
+        sums = self._sums
+        metrics: dict[str, Any] = {"train_loss": _ratio(sums["loss"], sums["steps"])}
+        if sums["moves"]:
+            worsening = sums["accepted_worsening"] + sums["rejected_worsening"]
+            metrics |= {
+                "acceptance_rate": _ratio(sums["accepted"], sums["moves"]),
+                "improvement_rate": _ratio(sums["improved"], sums["moves"]),
+                "accepted_worsening": sums["accepted_worsening"],
+                "rejected_worsening": sums["rejected_worsening"],
+                "non_finite": sums["non_finite"],
+                "accept_probability": _ratio(sums["probability"], sums["moves"]),
+                "worsening_accept_probability": _ratio(sums["worsening_probability"], worsening),
+            }
+        return metrics
+
+    def moves(self) -> list[dict[str, Any]]:
+        """Return how often each setting was tried, improved the loss, was accepted."""
+        return [
+            {"setting": setting, "tried": tried, "improved": improved, "accepted": accepted}
+            for setting, tried, improved, accepted in self._settings.state_dict()
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs, as plain data."""
+        return {"sums": dict(self._sums), "settings": self._settings.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self._sums = dict(state["sums"])
+        self._settings.load_state_dict(state["settings"])
+
+
+class RecordFile:
+    """Lines of JSON, appended and forced to disk one at a time.
+
+    Args:
+        path: of the file; it is created by the first line.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one line; numbers that are not finite become null."""
+        line = json.dumps(_finite(record), allow_nan=False) + "\n"
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+
+    def size(self) -> int:
+        """Return the length in bytes, 0 if there is no file."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    def cut(self, size: int) -> None:
+        """Take away what was written after a checkpoint."""
+        if self.size() > size:
+            os.truncate(self.path, size)
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all records."""
+        if not self.path.exists():
+            return []
+        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+
+
+def _ratio(sum_: float, count: float) -> float:
+    return sum_ / count if count else math.nan
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value

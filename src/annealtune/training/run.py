@@ -1,0 +1,288 @@
+"""The one entry for a run: the program and every engine call `run`."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import annealtune
+from annealtune.errors import ConfigError, RunStoppedError
+from annealtune.training import data, models
+from annealtune.training.checkpoint import write_atomically
+from annealtune.training.config import RunConfig
+from annealtune.training.directory import RunDirectory
+from annealtune.training.evaluation import Scores, evaluate
+from annealtune.training.events import EventFile
+from annealtune.training.progress import Progress, Silent
+from annealtune.training.session import Best, Session
+from annealtune.training.stopping import StopRequest
+
+
+def run(
+    config: RunConfig,
+    run_dir: Path,
+    *,
+    resume: bool = True,
+    progress: Progress | None = None,
+    stop: StopRequest | None = None,
+) -> dict[str, Any]:
+    """Train, from data to best weights, or continue where the run was left.
+
+    Args:
+        config: what to run.
+        run_dir: where everything is written.
+        resume: continue a run that has begun and return the result of one that is finished;
+            otherwise a directory with a run in it is refused.
+        progress: is told what happens.
+        stop: asked after every step whether to save and leave.
+
+    Returns:
+        The content of ``result.json``.
+
+    Raises:
+        ConfigError: if config, data and model do not fit, or the directory holds another run.
+        DataError: if the data is missing or damaged.
+        RunError: if directory, lock, checkpoint or disk fail.
+        RunStoppedError: if the run was asked to stop; its state is saved.
+    """
+    directory = RunDirectory(run_dir)
+    with directory.locked():
+        if directory.has_begun and not resume:
+            raise ConfigError(
+                f"{directory.path}: holds a run already; continue it with --resume or choose "
+                "another --out"
+            )
+        config = _resolve(config, directory)
+        finished = directory.result()
+        if finished is not None:
+            return finished
+        return _Run(config, directory, progress or Silent(), stop or StopRequest()).complete()
+
+
+def load(run_dir: Path) -> nn.Module:
+    """Return the best model of a run, in evaluation mode on the CPU.
+
+    Raises:
+        ConfigError: if the directory holds no run.
+        RunError: if there are no best weights, or they are damaged.
+    """
+    directory = RunDirectory(run_dir)
+    config = directory.config()
+    dataset = data.load(config.data, data_dir=config.data_dir, image_size=config.image_size)
+    model = models.build(
+        config.model,
+        channels=dataset.channels,
+        image_size=dataset.image_size,
+        classes=len(dataset.classes),
+        pad=config.pad,
+    )
+    directory.load_best(model)
+    return model.eval()
+
+
+def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
+    """Score the best weights of a run on its validation set and on the test set."""
+    directory = RunDirectory(run_dir)
+    config = directory.config()
+    if data_dir is not None:
+        config = config.model_copy(update={"data_dir": data_dir})
+    session = _session(config, Silent())
+    facts = directory.load_best(session.model)
+    scores: dict[str, Any] = {"epoch": facts["epoch"]}
+    for name, batches in (
+        ("validation", session.validation_batches),
+        ("test", session.test_batches),
+    ):
+        result = evaluate(session.network, batches, session.autocast)
+        scores |= {f"{name}_loss": result.loss, f"{name}_accuracy": result.accuracy}
+    return scores
+
+
+class _Run:
+    """A run from its directory's state to its end."""
+
+    def __init__(
+        self, config: RunConfig, directory: RunDirectory, progress: Progress, stop: StopRequest
+    ) -> None:
+        self.config = config
+        self.directory = directory
+        self.progress = progress
+        self.stop = stop
+        self.session = _session(config, progress)
+        if not directory.has_begun:
+            text = config.to_toml(_environment(config))
+            write_atomically(directory.config_file, text.encode())
+        self._load()
+        self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
+        self._saved_at = time.monotonic()
+
+    def complete(self) -> dict[str, Any]:
+        session = self.session
+        with self.progress.running(self.config, len(session.train_batches), session.step):
+            while session.epoch < self.config.epochs:
+                for loss in session.train():
+                    self.progress.step(session, loss)
+                    self._leave_if_asked()
+                    self._save_if_due()
+                self._end_epoch()
+            return self._finish()
+
+    def _end_epoch(self) -> None:
+        session, started = self.session, time.perf_counter()
+        training, validation = session.scores(self._leave_if_asked)
+        moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
+        record = session.end_epoch(training, validation)
+        record["evaluation_seconds"] = time.perf_counter() - started
+        self.directory.metrics.append(record)
+        if moves["settings"]:
+            self.directory.moves.append(moves)
+        if session.best.is_beaten_by(validation) or session.epoch == 1:
+            session.best = Best(session.epoch, validation.accuracy, validation.loss)
+            self.directory.save_best(session.model, _facts(session.best))
+        self.events.add(record)
+        self._save()
+        self.progress.epoch(record)
+
+    def _finish(self) -> dict[str, Any]:
+        """Look at the test set, once, with the best weights."""
+        session = self.session
+        last = self.directory.metrics.read()[-1]
+        facts = self.directory.load_best(session.model)
+        test = evaluate(session.network, session.test_batches, session.autocast)
+        result = {
+            "epochs": session.epoch,
+            "steps": session.step,
+            "best_epoch": facts["epoch"],
+            "best_validation_loss": facts["validation_loss"],
+            "best_validation_accuracy": facts["validation_accuracy"],
+            "last_validation_loss": last["validation_loss"],
+            "last_validation_accuracy": last["validation_accuracy"],
+            **_test_facts(test),
+            "validated_on": self.config.validate_on,
+            "forwards": session.forwards,
+            "backwards": session.backwards,
+            "training_seconds": session.seconds,
+        }
+        write_atomically(self.directory.result_file, json.dumps(result, indent=2).encode())
+        return result
+
+    def _load(self) -> None:
+        """Continue from the newest good checkpoint; forget what was recorded after it."""
+        self.directory.checkpoints.remove_scratch()
+        state = self.directory.checkpoints.load(self.progress.warn)
+        sizes = (0, 0) if state is None else state["record_sizes"]
+        if state is not None:
+            self.session.load_state_dict(state)
+        self.directory.metrics.cut(sizes[0])
+        self.directory.moves.cut(sizes[1])
+
+    def _save(self) -> None:
+        sizes = [self.directory.metrics.size(), self.directory.moves.size()]
+        state = {**self.session.state_dict(), "record_sizes": sizes}
+        self.directory.checkpoints.save(self.session.step, state)
+        self._saved_at = time.monotonic()
+
+    def _save_if_due(self) -> None:
+        every = self.config.checkpoint_every
+        if every.endswith("m"):
+            due = time.monotonic() - self._saved_at >= 60 * int(every[:-1])
+        else:
+            due = every != "epoch" and self.session.step % int(every) == 0
+        if due:
+            self._save()
+
+    def _leave_if_asked(self) -> None:
+        if self.stop.signal_number is None:
+            return
+        self._save()
+        name = signal.Signals(self.stop.signal_number).name
+        raise RunStoppedError(
+            self.stop.signal_number,
+            f"{name}: saved {self.directory.path} at step {self.session.step} of epoch "
+            f"{self.session.epoch + 1}; continue with --out {self.directory.path} --resume",
+        )
+
+
+def _session(config: RunConfig, progress: Progress) -> Session:
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    with progress.downloading() as show:
+        dataset = data.load(
+            config.data,
+            data_dir=config.data_dir,
+            download=config.download,
+            image_size=config.image_size,
+            progress=show,
+        )
+    return Session(config, dataset)
+
+
+def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
+    """Settle device and threads: as the run has them, else as this machine offers them."""
+    stored = directory.config() if directory.has_begun else None
+    update: dict[str, Any] = {}
+    if config.device == "auto":
+        update["device"] = stored.device if stored else _best_device()
+    if config.threads is None:
+        update["threads"] = stored.threads if stored else torch.get_num_threads()
+    resolved = config.model_copy(update=update)
+    if stored is not None:
+        directory.check_same(resolved)
+    _check_device(resolved.device)
+    return resolved
+
+
+def _best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _check_device(name: str) -> None:
+    kind = torch.device(name).type
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not available.get(kind, True):
+        raise ConfigError(f"device = {name!r}: is not available on this machine; take cpu or auto")
+
+
+def _environment(config: RunConfig) -> dict[str, Any]:
+    """Return what the results may depend on besides the config."""
+    facts = {
+        "annealtune": annealtune.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "threads": config.threads,
+        "commit": _commit(),
+    }
+    return {key: value for key, value in facts.items() if value is not None}
+
+
+def _commit() -> str | None:
+    """Return the commit of the working copy this package lies in, None if it lies in none."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.strip() if answer.returncode == 0 else None
+
+
+def _facts(best: Best) -> dict[str, Any]:
+    return {
+        "epoch": best.epoch,
+        "validation_loss": best.loss,
+        "validation_accuracy": best.accuracy,
+    }
+
+
+def _test_facts(test: Scores) -> dict[str, Any]:
+    return {"test_loss": test.loss, "test_accuracy": test.accuracy}
