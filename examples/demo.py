@@ -23,7 +23,7 @@ from annealtune.training import data, models
 
 METHODS = ("SGD-SA", "Scheduled-SGD", "always accept")
 RATES = (3.0, 1.0, 0.3, 0.1, 0.03)
-COLUMNS = ("", "seed", "accuracy", "loss", "best epoch", "accepted", "fwd", "bwd")
+COLUMNS = ("", "seed", "accuracy", "loss", "epoch", "kept", "fwd", "bwd")
 
 
 def build_optimizer(method, model, options, seed):
@@ -111,7 +111,12 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(1)  # the order of a sum, and so its last bits, depend on it
     digits, console = data.load("digits"), Console()
-    table = Table(*COLUMNS, title="Test set, at the best validation epoch", box=box.SIMPLE_HEAD)
+    table = Table(
+        *COLUMNS,
+        title="Test set, at the best epoch of the validation split",
+        caption="kept: accepted moves; fwd, bwd: calls in training; sd: over the seeds",
+        box=box.SIMPLE_HEAD,
+    )
     columns = TextColumn("{task.description}"), BarColumn(20), MofNCompleteColumn()
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         for method in METHODS:
