@@ -20,7 +20,8 @@ from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.minibatch import Minibatch, scalar
-from annealtune.optim.probe import Probe, ProbeMode, RandomState
+from annealtune.optim.probe import Probe, ProbeMode
+from annealtune.optim.random_state import RandomState
 from annealtune.optim.snapshot import Snapshot
 from annealtune.optim.step_info import StepInfo
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -100,7 +101,7 @@ class EmbeddedTuner(OptimizerWrapper):
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         super().__init__(base, AnnealingState(owner, strategy, seed, tuple(self.neighborhood)))
         self.model = model
-        self._probe = Probe(owner, model, buffers, self._parameters, probe_in)
+        self._probe = Probe(owner, model, buffers, base, probe_in)
         self._reset_scratch()
 
     @torch.no_grad()
@@ -167,7 +168,7 @@ class EmbeddedTuner(OptimizerWrapper):
         value = scalar(type(self).__name__, "new_loss", new_loss)
         info = self._annealing.decide(trial.setting, trial.loss, value)  # Metropolis   (l. 10-12)
         if info.accepted:
-            self._trial = None  # w = w_new                                                (l. 13)
+            self._end_trial()  # w = w_new                                                 (l. 13)
         else:
             self._undo()  # w stays                                                        (l. 15)
         self._probe.take_start()  # whatever was noted meanwhile belongs to this step
@@ -175,8 +176,18 @@ class EmbeddedTuner(OptimizerWrapper):
         return info
 
     def probing(self) -> AbstractContextManager[None]:
-        """Evaluate between `propose` and `resolve`: same dropout, buffers and ``.grad`` kept."""
-        return self._probe.replay(self._pending("probing").start)
+        """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
+
+        Between `propose` and `resolve` this is the loss at the tentative point. Before `propose`
+        it is the one to propose where ``probe_in="eval"``, which compares other losses than that
+        of the training forward.
+        """
+        return self._probe.replay(self._trial.start if self._trial else self._probe.start())
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters of the base."""
+        self._probe.forget_abandoned()
+        super().zero_grad(set_to_none)
 
     def __repr__(self) -> str:
         return (
@@ -205,7 +216,6 @@ class EmbeddedTuner(OptimizerWrapper):
         )
 
     def _tentative_step(self, setting: Setting) -> None:
-        versions = self._gradient_versions()
         for group in self.base.param_groups:
             for option, value in setting.items():
                 if isinstance(group[option], Tensor):
@@ -215,13 +225,19 @@ class EmbeddedTuner(OptimizerWrapper):
         self.base.step()
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under this setting is found out at its first try, which paid for a copy of them.
-        if versions == self._gradient_versions():
+        if self._before.gradients_are_untouched():
             self._spares_gradients.add(setting)
+        else:
+            self._spares_gradients.discard(setting)
 
     def _undo(self) -> None:
-        trial, self._trial = self._pending("resolve"), None
         self._before.restore()
-        trial.end.restore()
+        self._pending("resolve").end.restore()
+        self._end_trial()
+
+    def _end_trial(self) -> None:
+        self._trial = None
+        self._before.release()
 
     @contextmanager
     def _undone_on_error(self) -> Iterator[None]:
@@ -233,9 +249,6 @@ class EmbeddedTuner(OptimizerWrapper):
 
     def _parameters(self) -> Iterator[Tensor]:
         return (p for group in self.base.param_groups for p in group["params"])
-
-    def _gradient_versions(self) -> list[int]:
-        return [p.grad._version for p in self._parameters() if p.grad is not None]
 
     def _pending(self, method: str) -> _Trial:
         if self._trial is None:

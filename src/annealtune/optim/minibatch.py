@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annealtune.optim.probe import Graph, Probe, RandomState
+from annealtune.optim.probe import Graph, Probe
+from annealtune.optim.random_state import RandomState
 
 
 class Minibatch:

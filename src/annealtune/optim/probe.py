@@ -10,61 +10,22 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode
+
+from annealtune.optim import guards
+from annealtune.optim.random_state import ForwardRecorder, RandomState, checked_state
 
 ProbeMode = Literal["train", "eval"]
 # Whether an evaluation builds a graph: never, if the evaluated function enables it, or always.
 Graph = Literal["never", "if-enabled", "always"]
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
-
-
-class RandomState(NamedTuple):
-    """The state of torch's default generators: the CPU's and every initialised device's."""
-
-    cpu: Tensor
-    cuda: tuple[Tensor, ...] = ()
-    mps: Tensor | None = None
-
-    @classmethod
-    def capture(cls) -> RandomState:
-        """Read all generators."""
-        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
-        mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-        return cls(torch.get_rng_state(), cuda, mps)
-
-    def restore(self) -> None:
-        """Set all generators back."""
-        torch.set_rng_state(self.cpu)
-        if self.cuda:
-            torch.cuda.set_rng_state_all(list(self.cuda))
-        if self.mps is not None:
-            torch.mps.set_rng_state(self.mps)
-
-
-class ForwardRecorder:
-    """A forward pre-hook that notes the random state at the first training forward of a step.
-
-    It holds no reference to the optimizer, so a copied or saved model does not drag one along.
-    """
-
-    def __init__(self) -> None:
-        self.state: RandomState | None = None
-        self.paused = False
-
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
-    def __call__(self, module: nn.Module, inputs: Any) -> None:
-        """Note the state, unless this step has one or the forward takes no part in training."""
-        wanted = self.state is None and not self.paused
-        if wanted and module.training and torch.is_grad_enabled():
-            self.state = RandomState.capture()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"state": None, "paused": False}
+_READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
 class GradientWatch(TorchFunctionMode):
@@ -86,17 +47,27 @@ class GradientWatch(TorchFunctionMode):
 
 
 class _WithoutBackward(TorchFunctionMode):
-    """Skip every ``backward`` and, where none must be built, every attempt to build a graph."""
+    """Skip every ``backward`` and, where none must be built, every attempt to build a graph.
 
-    def __init__(self, graph: Graph) -> None:
+    A closure that clips or logs gradients after its ``backward`` finds zeros, made when it looks.
+    """
+
+    def __init__(self, graph: Graph, differentiated: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self._graph = graph
+        self._differentiated = {id(p) for p in differentiated}
+        self._skipped = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in _BACKWARD:
+            self._skipped = True
             return None
+        if self._skipped and func == _READ_GRADIENT:
+            (p, *_) = args
+            if p.grad is None and id(p) in self._differentiated:
+                p.grad = torch.zeros_like(p)
         # Some closures (Lightning's) are decorated with enable_grad: it would cost the memory of
         # a graph that nobody uses.
         if func is torch._C._set_grad_enabled and self._graph == "never":
@@ -111,7 +82,7 @@ class Probe:
         owner: name of the optimizer's class, for messages.
         model: the module whose buffers and training flags are guarded, if known.
         buffers: further tensors to put back, for those who have no module to give.
-        parameters: returns the parameters whose gradients are kept.
+        optimizer: its parameters' gradients are kept.
         mode: ``"train"`` evaluates the model as it is, ``"eval"`` in evaluation mode.
 
     Raises:
@@ -124,7 +95,7 @@ class Probe:
         owner: str,
         model: nn.Module | None,
         buffers: Iterable[Tensor],
-        parameters: Callable[[], Iterable[Tensor]],
+        optimizer: Optimizer,
         mode: ProbeMode,
     ) -> None:
         if model is not None and not isinstance(model, nn.Module):
@@ -137,12 +108,14 @@ class Probe:
                 "got none"
             )
         self._model = model
-        self._buffers = list(buffers)
-        self._parameters = parameters
+        self._buffers = _tensors(f"{owner}(buffers=...)", buffers)
+        self._owner = owner
+        self._optimizer = optimizer
         self.mode = mode
         self._recorder = ForwardRecorder()
         if model is not None:
-            weakref.finalize(self, model.register_forward_pre_hook(self._recorder).remove)
+            model.register_forward_pre_hook(self._recorder)
+            self._unhook_when_deleted(model)
 
     def take_start(self, rng_state: Tensor | RandomState | None = None) -> RandomState:
         """Return the random state before this step's forward, and forget it.
@@ -151,30 +124,34 @@ class Probe:
             rng_state: the state itself, or that of the CPU generator, where the caller knows it;
                 otherwise it is what the model's forward noted, or else the present state.
         """
-        noted, self._recorder.state = self._recorder.state, None
+        start = self.start(rng_state)
+        self._recorder.state = None
+        return start
+
+    def start(self, rng_state: Tensor | RandomState | None = None) -> RandomState:
+        """Return what `take_start` would, and go on remembering it."""
         if isinstance(rng_state, RandomState):
             return rng_state
-        start = noted or RandomState.capture()
-        return start if rng_state is None else start._replace(cpu=rng_state)
+        start = self._recorder.state or RandomState.capture()
+        if rng_state is None:
+            return start
+        return start._replace(cpu=checked_state(self._owner, rng_state, start.cpu))
+
+    def forget_abandoned(self) -> None:
+        """Hear that gradients are about to be reset: a forward that led to them is no start."""
+        if self._model is not None:
+            self._recorder.forget_abandoned(self._model.parameters())
 
     @contextlib.contextmanager
     def first_forward(self) -> Iterator[GradientWatch]:
         """Run a closure that is to leave a gradient; its random state is known to the caller."""
-        self._recorder.paused = True
-        try:
-            with torch.enable_grad(), GradientWatch() as watch:
-                yield watch
-        finally:
-            self._recorder.paused = False
+        with self._recorder.pause(), torch.enable_grad(), GradientWatch() as watch:
+            yield watch
 
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
-        with contextlib.ExitStack() as stack:
-            if self.mode == "eval":
-                stack.enter_context(_evaluation_mode(self._model))
-            stack.enter_context(torch.no_grad())
-            stack.enter_context(_WithoutBackward("never"))
+        with self._evaluating(), torch.no_grad(), _WithoutBackward("never"):
             yield
 
     @contextlib.contextmanager
@@ -185,58 +162,60 @@ class Probe:
         """
         now = RandomState.capture()
         gradients = [(p, p.grad) for p in self._all_parameters()]
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_buffers_kept(self._model, self._buffers))
-            if self.mode == "eval":
-                stack.enter_context(_evaluation_mode(self._model))
-            for p, _ in gradients:
-                p.grad = None
-            start.restore()
+        differentiated = [p for p, gradient in gradients if gradient is not None]
+        with guards.buffers_kept(self._model, self._buffers), self._evaluating():
             try:
-                with torch.set_grad_enabled(graph == "always"), _WithoutBackward(graph):
+                for p in differentiated:
+                    p.grad = None
+                start.restore()
+                builds_graph = torch.set_grad_enabled(graph == "always")
+                with builds_graph, _WithoutBackward(graph, differentiated):
                     yield
             finally:
                 now.restore()
                 for p, gradient in gradients:
                     p.grad = gradient
 
+    @contextlib.contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """See the weights as they are now, in the mode of the accept test; keep training flags."""
+        # An autocast around the whole step would go on using its casts of the former weights.
+        torch.clear_autocast_cache()
+        with self._recorder.pause(), guards.flags_kept(self._model, evaluate=self.mode == "eval"):
+            try:
+                yield
+            finally:
+                torch.clear_autocast_cache()
+                guards.reshard(self._model)
+
     def _all_parameters(self) -> Iterable[Tensor]:
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
         if self._model is None:
-            return self._parameters()
+            return parameters
         # A closure may well call model.zero_grad(), which reaches beyond the optimizer's own.
-        return dict.fromkeys([*self._parameters(), *self._model.parameters()])
+        return dict.fromkeys([*parameters, *self._model.parameters()])
+
+    def _unhook_when_deleted(self, model: nn.Module) -> None:
+        weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._model is not None:
+            self._unhook_when_deleted(self._model)
 
 
-@contextlib.contextmanager
-def _evaluation_mode(model: nn.Module | None) -> Iterator[None]:
-    """Switch every submodule to evaluation and each back to what it was.
-
-    The flags are set directly: ``Module.train`` may have side effects in subclasses.
-    """
-    flags = [] if model is None else [(module, module.training) for module in model.modules()]
-    for module, _ in flags:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module, training in flags:
-            module.training = training
+def _unhook(hooks: Callable[[], dict[int, Any] | None], recorder: ForwardRecorder) -> None:
+    present = hooks()
+    if present is not None:
+        for key in [key for key, hook in present.items() if hook is recorder]:
+            del present[key]
 
 
-@contextlib.contextmanager
-def _buffers_kept(model: nn.Module | None, extra: list[Tensor]) -> Iterator[None]:
-    """Put every buffer back, also one that the forward replaced by a new tensor."""
-    modules = [] if model is None else [m for m in model.modules() if m._buffers]
-    entries = [(module, dict(module._buffers)) for module in modules]
-    tensors = [b for _, named in entries for b in named.values() if b is not None] + extra
-    with torch.no_grad():
-        copies = [b.clone() for b in tensors]
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for buffer, kept in zip(tensors, copies, strict=True):
-                buffer.copy_(kept)
-        for module, named in entries:
-            module._buffers.clear()
-            module._buffers.update(named)
+def _tensors(argument: str, values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor) or not isinstance(values, Iterable):
+        raise TypeError(f"{argument} must be a collection of tensors, got {values!r}")
+    tensors = list(values)
+    for value in tensors:
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{argument} must hold tensors, got {value!r}")
+    return tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import torch
@@ -16,7 +16,8 @@ from annealtune.annealing.arguments import number
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.minibatch import scalar
 from annealtune.optim.presets import Preset, preset_temperature
-from annealtune.optim.probe import Probe, RandomState
+from annealtune.optim.probe import Probe
+from annealtune.optim.random_state import RandomState
 from annealtune.optim.snapshot import Snapshot
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -129,7 +130,7 @@ class StochasticSA(OptimizerWrapper):
             _Displacement(params, initial, scaling), AnnealingState("StochasticSA", strategy, seed)
         )
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
-        self._probe = Probe("StochasticSA", model, buffers, self._parameters, mode)
+        self._probe = Probe("StochasticSA", model, buffers, self.base, mode)
         self._epoch_tried = self._epoch_improved = 0
         self._reset_scratch()
 
@@ -201,9 +202,6 @@ class StochasticSA(OptimizerWrapper):
     def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
         with self._probe.replay(start, graph="never"):
             return scalar("StochasticSA", "closure", closure())
-
-    def _parameters(self) -> Iterator[Tensor]:
-        return (p for group in self.param_groups for p in group["params"])
 
     def _own_state(self) -> dict[str, Any]:
         epoch = {"epoch_tried": self._epoch_tried, "epoch_improved": self._epoch_improved}

@@ -1,0 +1,98 @@
+"""Where torch's random number generators stand, and where they stood before a forward."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class RandomState(NamedTuple):
+    """The state of torch's default generators: the CPU's and every initialised device's."""
+
+    cpu: Tensor
+    cuda: tuple[Tensor, ...] = ()
+    mps: Tensor | None = None
+
+    @classmethod
+    def capture(cls) -> RandomState:
+        """Read all generators."""
+        cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
+        mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
+        return cls(torch.get_rng_state(), cuda, mps)
+
+    def restore(self) -> None:
+        """Set all generators back."""
+        torch.set_rng_state(self.cpu)
+        if self.cuda:
+            torch.cuda.set_rng_state_all(list(self.cuda))
+        if self.mps is not None:
+            torch.mps.set_rng_state(self.mps)
+
+
+class ForwardRecorder:
+    """A forward pre-hook that notes the random state at the first training forward of a step.
+
+    It holds no reference to the optimizer, so a copied or saved model does not drag one along.
+    """
+
+    def __init__(self) -> None:
+        self.state: RandomState | None = None
+        self.paused = False
+        self._gradients: list[tuple[int, int]] = []
+
+    @torch.compiler.disable(  # type: ignore[untyped-decorator]
+        reason="it notes the random state: give the tuner the compiled module instead of its inside"
+    )
+    def __call__(self, module: nn.Module, inputs: Any) -> None:
+        """Note the state, unless this step has one or the forward takes no part in training."""
+        wanted = self.state is None and not self.paused
+        if wanted and module.training and torch.is_grad_enabled():
+            self.state = RandomState.capture()
+            self._gradients = _gradient_marks(module.parameters())
+
+    def forget_abandoned(self, parameters: Iterable[Tensor]) -> None:
+        """Forget the noted forward if its gradients are about to be thrown away.
+
+        So it is after a step that was skipped (by a GradScaler that met an overflow, by a loop
+        that met a broken minibatch). Gradients that were there before the forward do not count:
+        many loops reset them between forward and backward.
+        """
+        if self.paused or self.state is None:
+            return
+        if self._gradients != _gradient_marks(parameters):
+            self.state = None
+
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Note nothing meanwhile."""
+        paused, self.paused = self.paused, True
+        try:
+            yield
+        finally:
+            self.paused = paused
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"state": None, "paused": False, "_gradients": []}
+
+
+def _gradient_marks(parameters: Iterable[Tensor]) -> list[tuple[int, int]]:
+    gradients = [p.grad for p in parameters]
+    return [(id(g), g._version) for g in gradients if g is not None]
+
+
+def checked_state(owner: str, state: Any, example: Tensor) -> Tensor:
+    """Return a state of the CPU generator that a user gave, if it can be one like ``example``.
+
+    Raises:
+        ValueError: if it cannot.
+    """
+    if isinstance(state, Tensor) and state.dtype == example.dtype and state.shape == example.shape:
+        return state
+    raise ValueError(
+        f"{owner}.step(rng_state=...) must be what torch.get_rng_state() returned before the "
+        f"forward, got {state!r}"
+    )
