@@ -1,0 +1,81 @@
+"""Every example runs, without a warning, and prints what it promises."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PATHS = sorted((ROOT / "examples").glob("*.py"))
+
+# For each example its arguments, a line it prints, and what the numbers in that line must satisfy.
+PROMISES = {
+    "any_optimizer": (
+        [],
+        r"test accuracy (\d+\.\d)%, temperature (\S+) at the end",
+        lambda accuracy, temperature: accuracy > 85 and 0 < temperature < 1,
+    ),
+    "continuous_function": (
+        [],
+        r"planned \(the default\) +(\d+\.\d+) +(\d+\.\d+)",
+        lambda mean, worst: mean <= worst < 1,  # the next best local minimum
+    ),
+    "demo": (
+        ["--epochs", "4", "--seeds", "1"],
+        r"SGD-SA +0 +(\d+\.\d)% +\S+ +\d+ +(\d+)% +(\d+) +(\d+)",
+        lambda accuracy, kept, forwards, backwards: (
+            accuracy > 70 and kept < 95 and forwards == 2 * backwards == 2 * 4 * 36
+        ),
+    ),
+    "digits_sgd_sa": (
+        [],
+        r"test accuracy (\d+\.\d)% after (\d+) moves",
+        lambda accuracy, moves: accuracy > 93 and moves == 15 * 23,
+    ),
+    "resume": ([], r"identical weights: True, identical moves: True", lambda: True),
+    "travelling_salesman": (
+        [],
+        r"greedy +(\d+\.\d+)\n.*annealed +(\d+\.\d+)",
+        lambda greedy, annealed: annealed < greedy,
+    ),
+    "without_closure": (
+        [],
+        r"accumulated: (\d+) moves, (\d+) accepted",
+        lambda moves, accepted: moves == 29 + 28 and accepted <= moves,
+    ),
+    "without_gradients": (
+        [],
+        r"test error (\d+\.\d)% before, (\d+\.\d)% after (\d+) moves",
+        lambda before, after, moves: after < 0.7 * before and moves == 600,
+    ),
+}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_an_example_keeps_its_promise(path: Path) -> None:
+    arguments, line, holds = PROMISES[path.stem]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path, *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.search(line, done.stdout)
+    assert found, done.stdout
+    assert holds(*map(float, found.groups())), found.group()
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_an_example_is_short(path: Path) -> None:
+    longest = 150 if path.stem == "demo" else 60
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= longest
+
+
+def test_every_promise_has_an_example() -> None:
+    assert PROMISES.keys() == {path.stem for path in PATHS}
