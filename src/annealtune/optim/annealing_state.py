@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import operator
 import random
 from typing import Any
 
@@ -18,6 +19,7 @@ from annealtune.annealing import (
     Strategy,
     Verdict,
 )
+from annealtune.annealing.arguments import count
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
@@ -40,11 +42,11 @@ class AnnealingState:
     def __init__(
         self, owner: str, strategy: Strategy, seed: int, settings: tuple[Setting, ...] = ()
     ) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, int):
+        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
         self.owner = owner
         self.strategy = copy.deepcopy(strategy)
-        self.rng = random.Random(seed)
+        self.rng = random.Random(operator.index(seed))
         self.step = 0
         self.tally = Tally(settings)
         self.recent: collections.deque[StepInfo] = collections.deque(maxlen=10)
@@ -87,17 +89,19 @@ class AnnealingState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data and one tensor."""
+        _, words, next_gauss = self.rng.getstate()
         return {
             "step": self.step,
-            "random": torch.tensor(self.rng.getstate()[1], dtype=torch.int64),
+            "random": torch.tensor(words, dtype=torch.int64),
+            "next_gauss": next_gauss,
             "strategy": self.strategy.state_dict(),
             "tally": self.tally.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
-        version, _, gauss_next = self.rng.getstate()
-        self.rng.setstate((version, tuple(state["random"].tolist()), gauss_next))
+        version, *_ = self.rng.getstate()
+        self.rng.setstate((version, tuple(state["random"].tolist()), state["next_gauss"]))
         self.step = state["step"]
         self.strategy.load_state_dict(state["strategy"])
         self.tally.load_state_dict(state["tally"])
@@ -120,6 +124,9 @@ def choose_strategy(
         TypeError: if the strategy is none.
         ValueError: if two arguments contradict each other.
     """
+    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
+        if length is not None:
+            count(f"{owner}({name}=...)", length, least=1)
     if epochs is not None and total_steps is not None:
         raise ValueError(
             f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "

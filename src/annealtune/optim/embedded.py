@@ -77,7 +77,7 @@ class EmbeddedTuner(OptimizerWrapper):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
-    _scratch = ("_trial", "_before", "_spares_gradients")
+    _scratch = ("_trial", "_before", "_spares_gradients", "_left")
     _trial: _Trial | None
 
     def __init__(
@@ -148,10 +148,11 @@ class EmbeddedTuner(OptimizerWrapper):
     ) -> Setting:
         """Pick a setting and make the tentative step; the gradient of ``loss`` is in place."""
         self._refuse_pending("propose")
+        owner = type(self).__name__
         start = self._probe.take_start(rng_state)
-        compatibility.refuse_schedulers(type(self).__name__, self.neighborhood, self.base)
-        compatibility.check_gradients(type(self).__name__, self._parameters())
-        value = scalar(type(self).__name__, "loss", loss)
+        compatibility.refuse_schedulers(owner, self.neighborhood, self.base, self._left)
+        compatibility.check_gradients(owner, self._parameters())
+        value = scalar(owner, "loss", loss)
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         setting = self._annealing.pick(self.neighborhood)  # eta from H                     (l. 7)
@@ -184,6 +185,11 @@ class EmbeddedTuner(OptimizerWrapper):
         """
         return self._probe.replay(self._trial.start if self._trial else self._probe.start())
 
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base; the next step writes its setting into it too."""
+        compatibility.check_group(type(self).__name__, param_group)
+        super().add_param_group(param_group)
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base."""
         self._probe.forget_abandoned()
@@ -204,6 +210,8 @@ class EmbeddedTuner(OptimizerWrapper):
         rng_state: Tensor | None,
     ) -> Minibatch:
         self._refuse_pending("step")
+        if closure is not None:
+            compatibility.refuse_scaled_closure(type(self).__name__)
         start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
         return Minibatch(
             type(self).__name__,
@@ -238,6 +246,7 @@ class EmbeddedTuner(OptimizerWrapper):
     def _end_trial(self) -> None:
         self._trial = None
         self._before.release()
+        self._left = compatibility.options_in_groups(self.neighborhood, self.base)
 
     @contextmanager
     def _undone_on_error(self) -> Iterator[None]:
@@ -270,3 +279,4 @@ class EmbeddedTuner(OptimizerWrapper):
         self._trial = None
         self._before = Snapshot(self.base)
         self._spares_gradients: set[Setting] = set()
+        self._left = compatibility.options_in_groups(self.neighborhood, self.base)

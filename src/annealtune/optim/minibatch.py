@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from collections.abc import Callable
 from typing import Any
@@ -75,8 +76,13 @@ class Minibatch:
         return self._loss
 
     def before(self) -> float:
-        """Return what the accept test compares with, at the current point."""
-        return scalar(self._owner, "loss", self._loss) if self._compares_losses else self.after()
+        """Return what the accept test compares with, at the current point.
+
+        A loss that is not finite comes first: its gradient leads nowhere, however well an
+        objective such as the accuracy may hide that.
+        """
+        loss = scalar(self._owner, "loss", self._loss)
+        return loss if self._compares_losses or not math.isfinite(loss) else self.after()
 
     def after(self) -> float:
         """Return what the accept test measures at the point where the weights are now."""

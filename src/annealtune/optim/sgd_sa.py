@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, Strategy, grid
+from annealtune.optim.compatibility import as_neighborhood
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.presets import Preset, preset_temperature
 
@@ -75,8 +76,7 @@ class SGDSA(EmbeddedTuner):
         params: Any = model_or_params if model is None else model.parameters()
         if neighborhood is None:
             neighborhood = grid(lr=PAPER_RATES)
-        elif not isinstance(neighborhood, Neighborhood):
-            neighborhood = Neighborhood(neighborhood)
+        neighborhood = as_neighborhood("SGDSA", neighborhood)
         if "lr" not in neighborhood.options:
             raise ValueError(
                 "SGDSA(neighborhood=...) must name lr in its settings, got options "
