@@ -1,1 +1,25 @@
-"""One run: from a config to the best weights on the validation set."""
+"""One run: from a config to the best weights on the validation set.
+
+- `run`: train, or continue where a run was left (`entry.py`);
+- `load`: the best model of a run;
+- `config.py`, `options.py`: every key of a run, known without importing torch;
+- `session.py`: one epoch of training; `methods.py`: who makes the steps;
+- `directory.py`, `checkpoint.py`, `records.py`: what a run leaves on disk;
+- `data/`, `models/`: what is trained, and on what.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .entry import load, run
+
+__all__ = ["load", "run"]
+
+
+def __getattr__(name: str) -> object:
+    """Import torch only when a run is started or loaded: a config is checked without it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import entry
+
+    return getattr(entry, name)

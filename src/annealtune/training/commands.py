@@ -132,7 +132,7 @@ def train(
     run_dir = out or _free_directory(config, resume)
 
     from annealtune.training.progress import Lines, Live
-    from annealtune.training.run import run
+    from annealtune.training import run
     from annealtune.training.stopping import stop_on_signals
 
     console = Console(stderr=True)
@@ -163,7 +163,7 @@ def evaluate(
 ) -> None:
     """Score the best weights of a run on its validation set and on the test set."""
     _require_run(run_path)
-    from annealtune.training.run import score
+    from annealtune.training.entry import score
 
     scores = score(run_path, data_dir)
     typer.echo(f"best epoch {scores['epoch']}")
