@@ -99,11 +99,22 @@ class AnnealingState:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            ValueError: if it was taken with another kind of strategy or temperature.
+        """
+        try:
+            self.strategy.load_state_dict(state["strategy"])
+        except KeyError as error:
+            raise ValueError(
+                f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
+                f"of strategy and temperature as {self.strategy!r}, got {state['strategy']!r}, "
+                f"where {error} is missing"
+            ) from None
         version, *_ = self.rng.getstate()
         self.rng.setstate((version, tuple(state["random"].tolist()), state["next_gauss"]))
         self.step = state["step"]
-        self.strategy.load_state_dict(state["strategy"])
         self.tally.load_state_dict(state["tally"])
         self.recent.clear()
 

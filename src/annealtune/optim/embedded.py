@@ -271,10 +271,6 @@ class EmbeddedTuner(OptimizerWrapper):
                 f"{self._trial.setting!r} waits for its verdict, call resolve(new_loss) first"
             )
 
-    def _is_asked_to_initialise(self) -> bool:
-        """Tell torch.distributed.checkpoint's idiom: a bare step at rate 0 to create the state."""
-        return not self.state and all(float(g.get("lr", 1)) == 0 for g in self.param_groups)
-
     def _reset_scratch(self) -> None:
         self._trial = None
         self._before = Snapshot(self.base)

@@ -67,9 +67,10 @@ class Summary:
     settings: dict[Setting, Count]
 
     def __str__(self) -> str:
-        rows = [("setting", "tried", "improved", "accepted")]
+        rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
         for name, count in [*self.settings.items(), ("all", self.total)]:
-            shares = (f"{count.improvement_rate:.1%}", f"{count.acceptance_rate:.1%}")
+            rates = (count.improvement_rate, count.acceptance_rate)
+            shares = [f"{rate:.1%}" if count.tried else "-" for rate in rates]
             rows.append((str(name), str(count.tried), *shares))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         return "\n".join(

@@ -140,7 +140,7 @@ class StochasticSA(OptimizerWrapper):
         return float(self.param_groups[0]["radius"])
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], Any]) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Try one random direction both ways on one minibatch; return the objective before.
 
         Args:
@@ -151,8 +151,15 @@ class StochasticSA(OptimizerWrapper):
             NonFiniteLossError: if the objective at the current point is not finite.
             TypeError, ValueError: if the closure is none or returns no scalar.
         """
+        if closure is None and self._is_asked_to_initialise():
+            return None
         if not callable(closure):
             raise TypeError(f"StochasticSA.step(closure) must be given a function, got {closure!r}")
+        if not any(p.requires_grad for group in self.param_groups for p in group["params"]):
+            raise ValueError(
+                "StochasticSA.step: at least one parameter must have requires_grad=True, for "
+                "frozen ones are not moved, got none"
+            )
         start = RandomState.capture()
         with self._probe.plain_forward():
             objective = closure()
@@ -193,7 +200,7 @@ class StochasticSA(OptimizerWrapper):
         self._before.restore()
         self.base.displace(direction, +1.0)  # w'' = w + eps D
         plus = self._evaluate(closure, start)
-        if plus < minus or not math.isfinite(minus):
+        if math.isfinite(plus) and not (math.isfinite(minus) and minus <= plus):
             return plus
         self._before.restore()
         self.base.displace(direction, -1.0)
@@ -236,7 +243,7 @@ class _Displacement(Optimizer):
                     generators[p.device] = torch.Generator(p.device).manual_seed(seed)
                 scale = sign * group["radius"]
                 if group["scaling"] == "rms":
-                    scale *= max(p.norm().item() / math.sqrt(p.numel()), 1e-3)
+                    scale *= max(p.norm().item() / math.sqrt(max(p.numel(), 1)), 1e-3)
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
                 p.add_(direction, alpha=scale)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from torch.optim import Optimizer
@@ -86,13 +87,24 @@ class OptimizerWrapper(Optimizer):
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load both; a state dict of the bare base leaves the wrapper's own state as it is."""
+        """Load both, or nothing; a state dict of the bare base leaves the wrapper's own state.
+
+        Raises:
+            ValueError: if it does not fit the groups or the strategy.
+        """
         self._refuse_pending("load_state_dict")
+        state_dict = state_dict.copy()  # hooks may write into it
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
-        self.base.load_state_dict(state_dict)
-        own = self.base.param_groups[0].pop(STATE_KEY, None)
+        own = next((g[STATE_KEY] for g in state_dict["param_groups"] if STATE_KEY in g), None)
+        annealing = copy.deepcopy(self._annealing)
         if own is not None:
+            annealing.load_state_dict(own)
+        self.base.load_state_dict(state_dict)
+        for group in self.base.param_groups:
+            group.pop(STATE_KEY, None)
+        if own is not None:
+            self._annealing = annealing
             self._load_own_state(own)
         self._reset_scratch()
         for after in self._optimizer_load_state_dict_post_hooks.values():
@@ -112,13 +124,24 @@ class OptimizerWrapper(Optimizer):
         self._reset_scratch()
         super().__setstate__({})
 
+    def _is_asked_to_initialise(self) -> bool:
+        """Tell torch.distributed.checkpoint's idiom: a bare step with zero gradients."""
+        gradients = [
+            p.grad for group in self.param_groups for p in group["params"] if p.requires_grad
+        ]
+        return (
+            not self.state
+            and all(float(group.get("lr", 0)) == 0 for group in self.param_groups)
+            and all(g is not None and not g.any() for g in gradients)
+        )
+
     def _own_state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold besides the base's state dict."""
         return self._annealing.state_dict()
 
     def _load_own_state(self, state: dict[str, Any]) -> None:
-        """Continue where `_own_state` was taken."""
-        self._annealing.load_state_dict(state)
+        """Continue where `_own_state` was taken; strategy, generator and counts are loaded."""
+        self.last_step = None
 
     def _reset_scratch(self) -> None:
         """Make the scratch anew."""
