@@ -166,7 +166,7 @@ def test_repr_shows_every_argument():
         "Reheating(Geometric(1.0, 0.8, per='epoch', floor=0.0), every=3, times=2)"
     )
     assert repr(Automatic(length=5)) == (
-        "Automatic(length=5, per='epoch', probes=32, start=10.0, end=0.1)"
+        "Automatic(length=5, per='epoch', probes=32, start=10.0, end=0.001)"
     )
 
 

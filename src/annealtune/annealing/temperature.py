@@ -234,7 +234,7 @@ class Automatic:
         per: Clock = "epoch",
         probes: int = 32,
         start: float = 10.0,
-        end: float = 0.1,
+        end: float = 0.001,
     ) -> None:
         self.length = None if length is None else count("Automatic(length=...)", length, least=1)
         clock = _clock("Automatic(per=...)", per)
