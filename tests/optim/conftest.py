@@ -1,0 +1,107 @@
+"""A small net with everything that a second evaluation can disturb, and exact comparisons."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Net(nn.Module):
+    """Linear, BatchNorm, dropout, linear: buffers that move, masks that are drawn."""
+
+    def __init__(self, features: int = 6, classes: int = 3) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, 12)
+        self.norm = nn.BatchNorm1d(12)
+        self.drop = nn.Dropout(0.3)
+        self.last = nn.Linear(12, classes)
+        self.forwards = 0
+        self.graphs = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.forwards += 1
+        out = self.last(self.drop(self.norm(self.first(x)).relu()))
+        self.graphs += out.requires_grad
+        return out
+
+
+def _bits(value):
+    """Turn tensors, also nested ones, into something that is equal iff every bit is equal."""
+    if isinstance(value, torch.Tensor):
+        detached = value.detach().resolve_conj().contiguous().reshape(-1)
+        raw = detached.view(torch.uint8).tolist() if detached.numel() else []
+        return str(value.dtype), tuple(value.shape), bytes(raw)
+    if isinstance(value, dict):
+        return {key: _bits(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_bits(item) for item in value]
+    return value
+
+
+def _picture(model, optimizer):
+    """Everything that a step may change, bit for bit, and the stream of random numbers."""
+    base = getattr(optimizer, "base", optimizer)
+    return {
+        "weights": _bits(list(model.parameters())),
+        "gradients": _bits([p.grad for p in model.parameters()]),
+        "buffers": _bits(dict(model.named_buffers())),
+        "optimizer": _bits(base.state_dict()),
+        "random": _bits(torch.get_rng_state()),
+    }
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers():
+    torch.manual_seed(2019)
+
+
+@pytest.fixture(scope="session")
+def make_net():
+    """Build the net; the same weights for the same seed."""
+
+    def make(seed: int = 0, dtype: torch.dtype = torch.float32) -> Net:
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return Net().to(dtype)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_batches():
+    """Make minibatches that a net can learn something from."""
+
+    def make(count: int, *, size: int = 16, seed: int = 1, dtype: torch.dtype = torch.float32):
+        generator = torch.Generator().manual_seed(seed)
+        teacher = torch.randn(6, 3, generator=generator)
+        inputs = [torch.randn(size, 6, generator=generator) for _ in range(count)]
+        return [(x.to(dtype), (x @ teacher).argmax(1)) for x in inputs]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def bits():
+    return _bits
+
+
+@pytest.fixture(scope="session")
+def picture():
+    return _picture
+
+
+@pytest.fixture
+def net(make_net):
+    return make_net()
+
+
+@pytest.fixture
+def batch(make_batches):
+    return make_batches(1)[0]
+
+
+@pytest.fixture
+def loss_of(net, batch):
+    """The loss of the one net on the one minibatch."""
+    x, y = batch
+    return lambda: F.cross_entropy(net(x), y)
