@@ -1,0 +1,259 @@
+"""A study read back from disk: ``study.toml`` and one run directory a method and seed.
+
+Reading imports no torch, changes nothing and survives what a crash leaves behind: a run that
+cannot be read is a record that says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
+
+from annealtune.errors import ConfigError
+from annealtune.training.config import read_toml
+
+STUDY_FILE = "study.toml"
+RUNS = "runs"
+LOG_FILE = "log.txt"
+FAILURE_FILE = "failure.json"
+SEARCH_FILE = "search.json"
+FORMAT = 1
+
+Status = Literal["finished", "failed", "unfinished", "missing"]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunRecord:
+    """One run of a study.
+
+    Attributes:
+        method: the label of its method.
+        seed: its value of the seed that the study varies.
+        path: of its run directory, which may not exist.
+        status: finished with a result, failed, begun but not finished, or not begun.
+        reason: why it is not finished, as one line; None if there is nothing to say.
+        config: ``config.toml``, with the table ``environment``; empty if there is none.
+        metrics: the complete lines of ``metrics.jsonl``.
+        moves: the complete lines of ``moves.jsonl``.
+        result: ``result.json``, None unless the status is finished.
+    """
+
+    method: str
+    seed: int
+    path: Path
+    status: Status
+    reason: str | None
+    config: dict[str, Any]
+    metrics: tuple[dict[str, Any], ...]
+    moves: tuple[dict[str, Any], ...]
+    result: dict[str, Any] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Study:
+    """All runs of a study, methods in the order of the plan, then seeds.
+
+    Attributes:
+        path: of the study directory.
+        name: of the study.
+        command: the command line that made it, as it was typed.
+        methods: the labels.
+        seeds: the values of the seed that is varied.
+        experiment: what all runs have in common, every default resolved.
+        environment: versions, machine and commit.
+        runs: one record a method and seed.
+        vary: which seed is varied: seed, init_seed, data_seed or decision_seed.
+        configs: by label, the resolved config of a method without its seed.
+        search: the log of a search for the best seed, None if the study compares methods.
+    """
+
+    path: Path
+    name: str
+    command: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    experiment: dict[str, Any]
+    environment: dict[str, Any]
+    runs: tuple[RunRecord, ...]
+    vary: str = "seed"
+    configs: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+    search: dict[str, Any] | None = None
+
+    def of(self, method: str) -> tuple[RunRecord, ...]:
+        """Return the runs of one method, one a seed."""
+        return tuple(run for run in self.runs if run.method == method)
+
+
+def run_path(study: Path, method: str, seed: int) -> Path:
+    """Return where a run of a study lies; no label leads out of the study.
+
+    Example:
+        >>> run_path(Path("s"), "sgd-sa", 3).as_posix()
+        's/runs/sgd-sa-seed3'
+        >>> run_path(Path("s"), "../<b>", 3).as_posix()
+        's/runs/..%2F%3Cb%3E-seed3'
+    """
+    return study / RUNS / f"{quote(method, safe='+')}-seed{seed}"
+
+
+def read_study(path: Path) -> Study:
+    """Read a study, finished or not.
+
+    Args:
+        path: of a study directory.
+
+    Raises:
+        ConfigError: if there is no study, or its ``study.toml`` cannot be used.
+    """
+    path = Path(path)
+    facts = read_facts(path)
+    search: dict[str, Any] | None = None
+    if (path / SEARCH_FILE).exists():
+        try:
+            search = _read_object(path / SEARCH_FILE)
+        except _DamageError as damage:
+            raise ConfigError(f"{path / SEARCH_FILE}: {damage}; restore it or remove it") from None
+    labels = tuple(method["label"] for method in facts["methods"])
+    seeds = tuple(facts["seeds"])
+    return Study(
+        path=path,
+        name=facts["name"],
+        command=facts["command"],
+        methods=labels,
+        seeds=seeds,
+        experiment=facts["experiment"],
+        environment=facts["environment"],
+        runs=tuple(read_run(path, label, seed) for label in labels for seed in seeds),
+        vary=facts["vary"],
+        configs={method["label"]: method["config"] for method in facts["methods"]},
+        search=search,
+    )
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """Read ``study.toml`` and check its form.
+
+    Raises:
+        ConfigError: if it is not there or has another form.
+    """
+    file = path / STUDY_FILE
+    if not file.is_file():
+        raise ConfigError(
+            f"{path}: is no study directory: it has no {STUDY_FILE}; "
+            "annealtune study EXPERIMENT --out DIR makes one"
+        )
+    facts = read_toml(file)
+    if facts.get("format") != FORMAT:
+        raise ConfigError(
+            f"{file}: format = {facts.get('format')!r}: this version reads format {FORMAT}"
+        )
+    forms: dict[str, type] = {
+        "name": str,
+        "command": str,
+        "vary": str,
+        "seeds": list,
+        "methods": list,
+        "experiment": dict,
+        "environment": dict,
+    }
+    for key, form in forms.items():
+        if not isinstance(facts.get(key), form):
+            raise ConfigError(f"{file}: {key}: must be a {form.__name__}, got {facts.get(key)!r}")
+    if not all(type(seed) is int and seed >= 0 for seed in facts["seeds"]):
+        raise ConfigError(f"{file}: seeds: must be numbers from 0, got {facts['seeds']!r}")
+    for method in facts["methods"]:
+        if (
+            not isinstance(method, dict)
+            or not isinstance(method.get("label"), str)
+            or not isinstance(method.get("config"), dict)
+        ):
+            raise ConfigError(f"{file}: methods: each must have a label and a config")
+    return facts
+
+
+def read_run(study: Path, method: str, seed: int) -> RunRecord:
+    """Read one run of a study, whatever state it is in."""
+    path = run_path(study, method, seed)
+    damages: list[str] = []
+    result = _attempt(damages, _read_object, path / "result.json")
+    failure = _attempt(damages, _read_object, path / FAILURE_FILE)
+    config = _attempt(damages, _read_config, path / "config.toml") or {}
+    metrics = _attempt(damages, _read_lines, path / "metrics.jsonl") or ()
+    moves = _attempt(damages, _read_lines, path / "moves.jsonl") or ()
+    status: Status
+    reason: str | None = None
+    if damages:
+        status, reason = "failed", "; ".join(damages)
+    elif result is not None:
+        status = "finished"
+    elif failure is not None:
+        status, reason = "failed", str(failure.get("reason", "no reason was recorded"))
+    elif path.is_dir():
+        epochs = config.get("epochs")
+        done = f"{len(metrics)} of {epochs} epochs" if epochs else "nothing saved yet"
+        status, reason = "unfinished", f"begun, {done}"
+    else:
+        status = "missing"
+    return RunRecord(
+        method=method,
+        seed=seed,
+        path=path,
+        status=status,
+        reason=reason,
+        config=config,
+        metrics=metrics,
+        moves=moves,
+        result=result if status == "finished" else None,
+    )
+
+
+class _DamageError(Exception):
+    """Why a file cannot be used."""
+
+
+def _attempt(damages: list[str], read: Any, path: Path) -> Any:
+    """Read a file that may not be there; note what is wrong with it."""
+    if not path.exists():
+        return None
+    try:
+        return read(path)
+    except _DamageError as damage:
+        damages.append(f"{path.name} {damage}")
+    except OSError as error:
+        damages.append(f"{path.name} cannot be read: {error.strerror or error}")
+    return None
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise _DamageError(f"is damaged: {error}") from None
+    if not isinstance(content, dict):
+        raise _DamageError("is damaged: it must hold a JSON object")
+    return content
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _DamageError(f"is damaged: {error}") from None
+
+
+def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
+    """Return the complete lines; a last one without its end is still being written."""
+    records = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict):
+            raise _DamageError(f"is damaged in line {number}")
+        records.append(record)
+    return tuple(records)
