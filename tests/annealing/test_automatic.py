@@ -13,6 +13,7 @@ LENGTHS = [
     {},
     {"length": 150, "per": "step"},
     {"length": 15, "per": "epoch"},
+    {"length": 150, "per": "step", "quench": 2.0},
 ]
 
 
@@ -129,6 +130,17 @@ def test_the_temperature_falls_geometrically_from_start_to_end(clock, other):
         schedule.tick(other)
         schedule.tick(clock)
     assert seen == pytest.approx([8.0, 4.0, 2.0, 1.0, 0.5, 0.5, 0.5])
+
+
+def test_a_quench_pulls_the_temperature_to_zero_at_the_planned_length():
+    schedule = Automatic(length=5, per="step", probes=1, start=16.0, end=1.0, quench=2.0)
+    schedule.observe(1.0)
+    seen = []
+    for _ in range(6):
+        seen.append(schedule.temperature)
+        schedule.tick("step")
+    assert seen == pytest.approx([16.0, 8.0 * 9 / 16, 4.0 / 4, 2.0 / 16, 0.0, 0.0])
+    assert seen[-2:] == [0.0, 0.0]
 
 
 def test_a_late_measurement_still_ends_at_the_planned_length():

@@ -96,6 +96,7 @@ SCHEDULES = {
     "reheating": lambda: Reheating(Geometric(1.0, 0.9, per="step"), every=7, times=3),
     "automatic per epoch": lambda: Automatic(length=12, probes=9),
     "automatic per step": lambda: Automatic(length=60, per="step", probes=9),
+    "automatic, quenched": lambda: Automatic(length=60, per="step", probes=9, quench=2.0),
     "automatic anytime": lambda: Automatic(probes=9),
 }
 MOVES = [((-1) ** k * 1.37 ** (k % 11), k % 5 == 4) for k in range(60)]
@@ -165,8 +166,8 @@ def test_repr_shows_every_argument():
     assert repr(Reheating(Geometric(1, 0.8), every=3, times=2)) == (
         "Reheating(Geometric(1.0, 0.8, per='epoch', floor=0.0), every=3, times=2)"
     )
-    assert repr(Automatic(length=5)) == (
-        "Automatic(length=5, per='epoch', probes=32, start=10.0, end=0.001)"
+    assert repr(Automatic(length=5, probes=4, start=3, end=2, quench=1)) == (
+        "Automatic(length=5, per='epoch', probes=4, start=3.0, end=2.0, quench=1.0)"
     )
 
 
@@ -250,6 +251,7 @@ GEOMETRIC = Geometric(1.0, 0.5)
         ),
         (lambda: Automatic(probes=0), ValueError, ["Automatic(probes=...)", "at least 1", "got 0"]),
         (lambda: Automatic(start=-1), ValueError, ["Automatic(start=...)", "negative", "-1"]),
+        (lambda: Automatic(quench=-1), ValueError, ["Automatic(quench=...)", "negative", "-1"]),
         (lambda: Automatic(end=0.0), ValueError, ["Automatic(start=..., end=...)", "end=0.0"]),
         (
             lambda: Automatic(start=1.0, end=2.0),

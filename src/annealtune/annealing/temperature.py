@@ -206,7 +206,11 @@ class Automatic:
 
     The first ``probes`` moves are all accepted unless they are not finite. The median of their
     \|worsening\|, zeros left out, becomes the unit. Then the temperature starts at ``start`` units
-    and falls geometrically to ``end`` units at the planned length. Without a length it falls as
+    and falls geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
+
+    .. math:: T = unit \cdot start \cdot (end / start)^x \cdot (1 - x)^{quench}
+
+    where x is the share of the planned length that is over. Without a length it falls as
     :math:`start / (1 + k / probes)` units, k steps after the measurement: an anytime schedule.
     Multiplying every value of the accept test by a constant changes no decision.
 
@@ -216,6 +220,7 @@ class Automatic:
         probes: how many non-zero worsenings make the unit.
         start: the first temperature after the measurement, in units.
         end: the last temperature of the planned length, in units.
+        quench: how strongly the temperature is pulled to 0 at the planned length; 0 is not at all.
 
     Example:
         >>> schedule = Automatic(length=3, probes=1, start=4.0, end=1.0)
@@ -235,6 +240,7 @@ class Automatic:
         probes: int = 32,
         start: float = 10.0,
         end: float = 0.001,
+        quench: float = 0.0,
     ) -> None:
         self.length = None if length is None else count("Automatic(length=...)", length, least=1)
         clock = _clock("Automatic(per=...)", per)
@@ -247,6 +253,7 @@ class Automatic:
                 "Automatic(start=..., end=...) must satisfy 0 < end <= start < inf, "
                 f"got start={start!r}, end={end!r}"
             )
+        self.quench = not_negative("Automatic(quench=...)", quench)
         self._measured: list[float] = []
         self._unit: float | None = None
         self._ticks = 0
@@ -268,7 +275,8 @@ class Automatic:
         # The last of ``length`` ticks is followed by nothing, so the end is reached one before it.
         ahead = self.length - 1 - self._calibrated_at
         share = min(since / ahead, 1.0) if ahead > 0 else 0.0
-        return self._unit * (self.start * math.pow(self.end / self.start, share))
+        units = self.start * math.pow(self.end / self.start, share)
+        return self._unit * (units * math.pow(1 - share, self.quench))
 
     def observe(self, worsening: float) -> None:
         """Measure the unit from the first moves."""
@@ -303,7 +311,7 @@ class Automatic:
     def __repr__(self) -> str:
         return (
             f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
-            f"start={self.start!r}, end={self.end!r})"
+            f"start={self.start!r}, end={self.end!r}, quench={self.quench!r})"
         )
 
 
