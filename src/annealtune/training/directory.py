@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +13,15 @@ import safetensors.torch
 from torch import nn
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.training.checkpoint import Checkpoints, write_atomically
+from annealtune.training.checkpoint import Checkpoints
 from annealtune.training.config import FREE_KEYS, RunConfig, from_values, read_toml
+from annealtune.training.disk import (
+    explained,
+    read_json,
+    scratch_of,
+    write_atomically,
+    write_json,
+)
 from annealtune.training.records import RecordFile
 
 
@@ -34,6 +40,7 @@ class RunDirectory:
         self.best_weights = self.path / "best.safetensors"
         self.best_file = self.path / "best.json"
         self.result_file = self.path / "result.json"
+        self._new_best = self.path / "best.new"
         self.checkpoints = Checkpoints(self.path / "checkpoints")
 
     @property
@@ -43,7 +50,41 @@ class RunDirectory:
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, None before that."""
-        return _read_json(self.result_file) if self.result_file.exists() else None
+        return read_json(self.result_file) if self.result_file.exists() else None
+
+    def check_free(self) -> None:
+        """Check that a new run would overwrite nothing here.
+
+        Raises:
+            ConfigError: if there is a run, or what is left of one.
+        """
+        if self.has_begun:
+            raise ConfigError(
+                f"{self.path}: holds a run already; continue it with --resume or choose another "
+                "--out"
+            )
+        written = (
+            self.metrics.path,
+            self.moves.path,
+            self.best_weights,
+            self.best_file,
+            self.result_file,
+            self.checkpoints.directory,
+        )
+        found = [path.name for path in written if path.exists()]
+        if found:
+            raise ConfigError(
+                f"{self.path}: holds {', '.join(found)} of a run, but no config.toml; choose "
+                "another --out"
+            )
+
+    def remove_scratch(self) -> None:
+        """Remove what interrupted writes left behind; files that are not ours stay."""
+        ours = (self.config_file, self.best_weights, self.best_file, self.result_file)
+        with explained(self.path):
+            for path in (*map(scratch_of, ours), self._new_best):
+                path.unlink(missing_ok=True)
+            self.checkpoints.remove_scratch()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -63,8 +104,8 @@ class RunDirectory:
             ) from None
         except OSError as error:
             raise RunError(
-                f"{self.path}: cannot be used as a run directory: {error.strerror}; choose another "
-                "--out"
+                f"{self.path}: cannot be used as a run directory: {error.strerror or error}; "
+                "choose another --out"
             ) from error
         try:
             yield
@@ -87,10 +128,13 @@ class RunDirectory:
         Raises:
             ConfigError: naming the keys that differ.
         """
-        ours, theirs = self.config().to_dict(), config.to_dict()
+        ours, theirs = _flat(self.config()), _flat(config)
+        keys = sorted(ours.keys() | theirs.keys())
+        if ours["method"] != theirs["method"]:  # then their options differ anyway
+            keys = [key for key in keys if "." not in key]
         differing = [
-            f"{key} = {theirs.get(key)!r} (the run has {ours.get(key)!r})"
-            for key in sorted(ours.keys() | theirs.keys())
+            f"{key} = {theirs.get(key, 'unset')!r} (the run has {ours.get(key, 'unset')!r})"
+            for key in keys
             if key not in FREE_KEYS and ours.get(key) != theirs.get(key)
         ]
         if differing:
@@ -101,17 +145,16 @@ class RunDirectory:
 
     def save_best(self, model: nn.Module, facts: dict[str, Any]) -> None:
         """Write weights that did better than all before on the validation set."""
-        scratch = self.best_weights.with_name("best.safetensors.new")
-        try:
-            safetensors.torch.save_model(model, str(scratch))
-            content = scratch.read_bytes()
-        except (OSError, safetensors.SafetensorError) as error:
-            raise RunError(f"{scratch}: cannot be written: {error}") from error
-        finally:
-            scratch.unlink(missing_ok=True)
+        with explained(self.best_weights):
+            try:
+                safetensors.torch.save_model(model, str(self._new_best))
+                content = self._new_best.read_bytes()
+            except safetensors.SafetensorError as error:
+                raise OSError(str(error)) from error
+            finally:
+                self._new_best.unlink(missing_ok=True)
         write_atomically(self.best_weights, content)
-        digest = {"sha256": hashlib.sha256(content).hexdigest()}
-        write_atomically(self.best_file, json.dumps({**facts, **digest}, indent=2).encode())
+        write_json(self.best_file, {**facts, "sha256": hashlib.sha256(content).hexdigest()})
 
     def load_best(self, model: nn.Module) -> dict[str, Any]:
         """Load the best weights into a model and return what is known of them.
@@ -121,19 +164,29 @@ class RunDirectory:
         """
         if not self.best_file.exists() or not self.best_weights.exists():
             raise RunError(f"{self.path}: has no best weights yet: its first epoch has not ended")
-        facts = _read_json(self.best_file)
+        facts = read_json(self.best_file)
         if hashlib.sha256(self.best_weights.read_bytes()).hexdigest() != facts.get("sha256"):
             raise RunError(
-                f"{self.best_weights}: is damaged or was being written: its digest is not the one "
-                "in best.json; continue the run with --resume to write it again"
+                f"{self.best_weights}: is damaged, or a run was killed while writing it: its "
+                "digest is not the one in best.json; an unfinished run writes it again with "
+                "--resume, else restore it from a backup"
             )
-        safetensors.torch.load_model(model, str(self.best_weights))
+        try:
+            safetensors.torch.load_model(model, str(self.best_weights))
+        except RuntimeError as error:
+            raise RunError(
+                f"{self.best_weights}: does not fit the model of config.toml: "
+                f"{' '.join(str(error).split())}"
+            ) from error
         return facts
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    return content
+def _flat(config: RunConfig) -> dict[str, Any]:
+    """Return the keys of a config in one level, those of its method as ``method.key``."""
+    flat: dict[str, Any] = {}
+    for key, value in config.to_dict().items():
+        if isinstance(value, dict):
+            flat |= {f"{key}.{option}": setting for option, setting in value.items()}
+        else:
+            flat[key] = value
+    return flat

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import platform
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -13,12 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-import annealtune
-from annealtune.errors import ConfigError, RunStoppedError
+from annealtune.errors import ConfigError, RunError, RunStoppedError
 from annealtune.training import data, models
-from annealtune.training.checkpoint import write_atomically
-from annealtune.training.config import RunConfig
+from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.directory import RunDirectory
+from annealtune.training.disk import write_atomically, write_json
+from annealtune.training.environment import best_device, describe_environment, is_available
 from annealtune.training.evaluation import Scores, evaluate
 from annealtune.training.events import EventFile
 from annealtune.training.progress import Progress, Silent
@@ -55,16 +52,15 @@ def run(
     """
     directory = RunDirectory(run_dir)
     with directory.locked():
-        if directory.has_begun and not resume:
-            raise ConfigError(
-                f"{directory.path}: holds a run already; continue it with --resume or choose "
-                "another --out"
-            )
+        if not (directory.has_begun and resume):
+            directory.check_free()
         config = _resolve(config, directory)
         finished = directory.result()
         if finished is not None:
             return finished
-        return _Run(config, directory, progress or Silent(), stop or StopRequest()).complete()
+        training = _Run(config, directory, progress or Silent(), stop or StopRequest())
+        with training.events:
+            return training.complete()
 
 
 def load(run_dir: Path) -> nn.Module:
@@ -94,6 +90,8 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     config = directory.config()
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})
+    if not is_available(config.device):
+        config = config.model_copy(update={"device": best_device()})
     session = _session(config, Silent())
     facts = directory.load_best(session.model)
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
@@ -117,11 +115,11 @@ class _Run:
         self.progress = progress
         self.stop = stop
         self.session = _session(config, progress)
-        if not directory.has_begun:
-            text = config.to_toml(_environment(config))
-            write_atomically(directory.config_file, text.encode())
         self._load()
         self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
+        if not directory.has_begun:
+            text = config.to_toml(describe_environment(config))
+            write_atomically(directory.config_file, text.encode())
         self._saved_at = time.monotonic()
 
     def complete(self) -> dict[str, Any]:
@@ -137,7 +135,11 @@ class _Run:
 
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
-        training, validation = session.scores(self._leave_if_asked)
+        try:
+            training, validation = session.scores(self._leave_saved_if_asked)
+        except RunStoppedError:
+            self._save()  # only now: the evaluation has put everything back as it was
+            raise
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = session.end_epoch(training, validation)
         record["evaluation_seconds"] = time.perf_counter() - started
@@ -156,7 +158,9 @@ class _Run:
         session = self.session
         last = self.directory.metrics.read()[-1]
         facts = self.directory.load_best(session.model)
-        test = evaluate(session.network, session.test_batches, session.autocast)
+        test = evaluate(
+            session.network, session.test_batches, session.autocast, self._leave_saved_if_asked
+        )
         result = {
             "epochs": session.epoch,
             "steps": session.step,
@@ -171,18 +175,32 @@ class _Run:
             "backwards": session.backwards,
             "training_seconds": session.seconds,
         }
-        write_atomically(self.directory.result_file, json.dumps(result, indent=2).encode())
+        write_json(self.directory.result_file, result)
         return result
 
     def _load(self) -> None:
         """Continue from the newest good checkpoint; forget what was recorded after it."""
-        self.directory.checkpoints.remove_scratch()
-        state = self.directory.checkpoints.load(self.progress.warn)
-        sizes = (0, 0) if state is None else state["record_sizes"]
-        if state is not None:
+        directory = self.directory
+        state = directory.checkpoints.load(self.progress.warn)
+        sizes = [0, 0] if state is None else self._restore(state)
+        files = list(zip((directory.metrics, directory.moves), sizes, strict=True))
+        for records, size in files:
+            records.check_reaches(size)
+        for records, size in files:
+            records.cut(size)
+        directory.remove_scratch()
+
+    def _restore(self, state: dict[str, Any]) -> list[int]:
+        """Put the session where it was saved; return how long the records were then."""
+        try:
             self.session.load_state_dict(state)
-        self.directory.metrics.cut(sizes[0])
-        self.directory.moves.cut(sizes[1])
+            return [int(size) for size in state["record_sizes"]]
+        except (KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise RunError(
+                f"{self.directory.path}: its checkpoint does not fit the model and the data as "
+                f"they are now: {' '.join(str(error).split())}. Put them back as they were, or "
+                "start again in another directory"
+            ) from error
 
     def _save(self) -> None:
         sizes = [self.directory.metrics.size(), self.directory.moves.size()]
@@ -200,14 +218,19 @@ class _Run:
             self._save()
 
     def _leave_if_asked(self) -> None:
+        if self.stop.signal_number is not None:
+            self._save()
+            self._leave_saved_if_asked()
+
+    def _leave_saved_if_asked(self) -> None:
         if self.stop.signal_number is None:
             return
-        self._save()
-        name = signal.Signals(self.stop.signal_number).name
+        name, session = signal.Signals(self.stop.signal_number).name, self.session
         raise RunStoppedError(
             self.stop.signal_number,
-            f"{name}: saved {self.directory.path} at step {self.session.step} of epoch "
-            f"{self.session.epoch + 1}; continue with --out {self.directory.path} --resume",
+            f"{name}: saved {self.directory.path} at step {session.step}, {session.epoch} of "
+            f"{self.config.epochs} epochs complete; continue with --out {self.directory.path} "
+            "--resume",
         )
 
 
@@ -230,50 +253,17 @@ def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
     stored = directory.config() if directory.has_begun else None
     update: dict[str, Any] = {}
     if config.device == "auto":
-        update["device"] = stored.device if stored else _best_device()
+        update["device"] = stored.device if stored else best_device()
     if config.threads is None:
-        update["threads"] = stored.threads if stored else torch.get_num_threads()
+        update["threads"] = stored.threads if stored else min(torch.get_num_threads(), MOST_THREADS)
     resolved = config.model_copy(update=update)
     if stored is not None:
         directory.check_same(resolved)
-    _check_device(resolved.device)
+    if not is_available(resolved.device):
+        raise ConfigError(
+            f"device = {resolved.device!r}: is not available on this machine; take cpu or auto"
+        )
     return resolved
-
-
-def _best_device() -> str:
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() else "cpu"
-
-
-def _check_device(name: str) -> None:
-    kind = torch.device(name).type
-    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not available.get(kind, True):
-        raise ConfigError(f"device = {name!r}: is not available on this machine; take cpu or auto")
-
-
-def _environment(config: RunConfig) -> dict[str, Any]:
-    """Return what the results may depend on besides the config."""
-    facts = {
-        "annealtune": annealtune.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "threads": config.threads,
-        "commit": _commit(),
-    }
-    return {key: value for key, value in facts.items() if value is not None}
-
-
-def _commit() -> str | None:
-    """Return the commit of the working copy this package lies in, None if it lies in none."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
 
 
 def _facts(best: Best) -> dict[str, Any]:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from annealtune.optim.probe import RandomState
+
 
 class Scores(NamedTuple):
     """Loss and accuracy over a set of images.
@@ -27,6 +29,16 @@ class Scores(NamedTuple):
     paper_loss: float
 
 
+def rank(accuracy: float, loss: float | None) -> tuple[float, float]:
+    """Return what is compared to find the best epoch: accuracy first, then the lower loss.
+
+    Args:
+        accuracy: share of the images.
+        loss: mean loss; one that is unknown or not a number is the worst.
+    """
+    return accuracy, -math.inf if loss is None or math.isnan(loss) else -loss
+
+
 @torch.no_grad()
 def evaluate(
     model: nn.Module,
@@ -34,7 +46,7 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[object]],
     before_batch: Callable[[], None] = lambda: None,
 ) -> Scores:
-    """Score a model; its mode is as before afterwards.
+    """Score a model; its mode and torch's random numbers are as before afterwards.
 
     Args:
         model: gives one score per class.
@@ -42,7 +54,7 @@ def evaluate(
         autocast: makes the precision of the forward.
         before_batch: called before every minibatch; what it raises ends the evaluation.
     """
-    training = model.training
+    training, random_state = model.training, RandomState.capture()
     model.eval()
     count, correct, loss, batch_means = 0, 0, 0.0, 0.0
     try:
@@ -57,6 +69,7 @@ def evaluate(
             count += len(labels)
     finally:
         model.train(training)
+        random_state.restore()  # a model may draw in evaluation too
     if count == 0:
         return Scores(math.nan, math.nan, math.nan)
     return Scores(loss / count, correct / count, batch_means / count)

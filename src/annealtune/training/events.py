@@ -34,6 +34,13 @@ class EventFile:
             ) from None
         self._writer = SummaryWriter(str(directory), purge_step=epoch + 1)
 
+    def __enter__(self) -> EventFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
     def add(self, record: dict[str, Any]) -> None:
         """Write one epoch."""
         if self._writer is None:

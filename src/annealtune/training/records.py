@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from annealtune.errors import RunError
 from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
+from annealtune.training.disk import explained, finite
 
 
 class EpochTally:
@@ -95,9 +97,13 @@ class RecordFile:
         self.path = path
 
     def append(self, record: dict[str, Any]) -> None:
-        """Write one line; numbers that are not finite become null."""
-        line = json.dumps(_finite(record), allow_nan=False) + "\n"
-        with self.path.open("a", encoding="utf-8") as file:
+        """Write one line; numbers that are not finite become null.
+
+        Raises:
+            RunError: if the disk is full or not writable.
+        """
+        line = json.dumps(finite(record), allow_nan=False) + "\n"
+        with explained(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(line)
             file.flush()
             os.fsync(file.fileno())
@@ -106,27 +112,38 @@ class RecordFile:
         """Return the length in bytes, 0 if there is no file."""
         return self.path.stat().st_size if self.path.exists() else 0
 
+    def check_reaches(self, size: int) -> None:
+        """Check that all of what a checkpoint counts on is there.
+
+        Raises:
+            RunError: if the file is shorter.
+        """
+        if self.size() < size:
+            raise RunError(
+                f"{self.path}: has {self.size()} bytes, but {size} were written before the last "
+                "checkpoint: restore the file from a backup, or start again in another directory"
+            )
+
     def cut(self, size: int) -> None:
         """Take away what was written after a checkpoint."""
         if self.size() > size:
-            os.truncate(self.path, size)
+            with explained(self.path):
+                os.truncate(self.path, size)
 
     def read(self) -> list[dict[str, Any]]:
-        """Return all records."""
+        """Return all records; a last line that was not written to its end is none.
+
+        Raises:
+            RunError: if a line is no JSON.
+        """
         if not self.path.exists():
             return []
-        return [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        lines = self.path.read_bytes().split(b"\n")[:-1]
+        try:
+            return [json.loads(line) for line in lines]
+        except ValueError as error:
+            raise RunError(f"{self.path}: has a damaged line: {error}") from None
 
 
 def _ratio(sum_: float, count: float) -> float:
     return sum_ / count if count else math.nan
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
