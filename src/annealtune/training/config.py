@@ -14,7 +14,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 
 from annealtune.errors import ConfigError
 from annealtune.training.data import names as data_names
-from annealtune.training.lookup import is_factory
+from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.models.names import parse
 from annealtune.training.options import (
     AdamwOptions,
@@ -32,8 +32,9 @@ from annealtune.training.options import (
 MethodName = Literal[
     "sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
 ]
-Positive = Annotated[int, Field(ge=1, strict=True)]
+Positive = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+MOST_THREADS = 1024
 # Keys that may differ when a run is continued: they do not change its results.
 FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
 # Written beside the config of a run, for the reader; not part of it.
@@ -70,7 +71,7 @@ class RunConfig(Options):
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
         "or package.module:factory",
     )
-    pad: Annotated[int, Field(ge=0, strict=True)] | None = Field(
+    pad: Annotated[int, Field(ge=0, le=4096, strict=True)] | None = Field(
         None, description="zero-pad images to a multiple of this (unset: 32 for vgg, 0: never)"
     )
     method: MethodName = Field("sgd-sa", description="how the weights are trained")
@@ -93,7 +94,9 @@ class RunConfig(Options):
         10, description="minibatches on which training loss and accuracy are measured"
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
-    threads: Positive | None = Field(None, description="CPU threads (unset: torch's choice)")
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)] | None = Field(
+        None, description="CPU threads (unset: torch's choice)"
+    )
     precision: Literal["fp32", "bf16", "fp16"] = Field(
         "fp32", description="autocast of the forward"
     )
@@ -127,19 +130,30 @@ class RunConfig(Options):
     @field_validator("data")
     @classmethod
     def _data_is_known(cls, value: str) -> str:
+        if is_factory(value):
+            split_factory("data", value)
         return data_names.check(value)
+
+    @field_validator("data_dir")
+    @classmethod
+    def _path_is_text(cls, value: Path | None) -> Path | None:
+        if not str(value).isprintable():
+            raise ValueError(f"must be printable, to be written down in a file, got {value!r}")
+        return value
 
     @field_validator("model")
     @classmethod
     def _model_is_known(cls, value: str) -> str:
-        if not is_factory(value):
+        if is_factory(value):
+            split_factory("model", value)
+        else:
             parse(value)
         return value
 
     @field_validator("device")
     @classmethod
     def _device_is_known(cls, value: str) -> str:
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", value):
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
             raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}")
         return value
 
@@ -196,7 +210,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of text that is no UTF-8, and of endless numbers
         raise ConfigError(f"{path}: is no valid TOML: {error}") from None
 
 
@@ -217,7 +231,7 @@ def assign(values: dict[str, Any], assignment: str) -> None:
         raise ConfigError(f"--set {assignment!r}: must be KEY=VALUE, such as sgd.lr=0.1")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except ValueError:  # no TOML: plain text
         value = text.strip()
     *tables, last = key.strip().split(".")
     for table in tables:
@@ -236,19 +250,28 @@ def _explain(detail: Any) -> str:
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
         return _unknown_key([str(part) for part in detail["loc"]])
+    if detail["type"] == "model_type":
+        return f"{key}: must be a table of options, got {_short(detail['input'])}"
     message = detail["msg"].removeprefix("Value error, ")
     message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
     if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
         return str(detail["ctx"]["error"])
-    received = "" if detail["type"] in ("value_error", "missing") else f", got {detail['input']!r}"
+    received = (
+        "" if detail["type"] in ("value_error", "missing") else f", got {_short(detail['input'])}"
+    )
     return f"{key}: {message}{received}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
 def _unknown_key(path: list[str]) -> str:
     model: Any = RunConfig
     for part in path[:-1]:
         fields = model.model_fields.items()
-        model = next(field.annotation for name, field in fields if (field.alias or name) == part)
+        model = next(field.annotation for name, field in fields if part in (name, field.alias))
     known = [field.alias or name for name, field in model.model_fields.items()]
     near = difflib.get_close_matches(path[-1], known, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"

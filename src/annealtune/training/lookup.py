@@ -15,6 +15,26 @@ def is_factory(name: str) -> bool:
     return ":" in name
 
 
+def split_factory(key: str, name: str) -> tuple[str, str]:
+    """Return the module and the attribute that ``package.module:factory`` names.
+
+    Args:
+        key: The config key the name was given for.
+        name: A module and a callable in it, with a colon between them.
+
+    Raises:
+        ConfigError: If the form is wrong.
+
+    Example:
+        >>> split_factory("model", "collections:Counter")
+        ('collections', 'Counter')
+    """
+    module, _, attribute = name.partition(":")
+    if not attribute.isidentifier() or not all(map(str.isidentifier, module.split("."))):
+        raise ConfigError(f"{key} = {name!r}: must have the form package.module:factory")
+    return module, attribute
+
+
 def import_factory(key: str, name: str) -> Callable[..., object]:
     """Import what ``package.module:factory`` points to.
 
@@ -29,9 +49,7 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
         >>> import_factory("model", "collections:Counter")("aab")["a"]
         2
     """
-    module_name, _, attribute = name.partition(":")
-    if not attribute.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
-        raise ConfigError(f"{key} = {name!r}: must have the form package.module:factory")
+    module_name, attribute = split_factory(key, name)
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # the module is the user's: whatever it raises, say where

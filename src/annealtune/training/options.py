@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -23,6 +24,7 @@ def _listed(value: Any) -> Any:
 
 
 Numbers = Annotated[tuple[Number, ...], BeforeValidator(_listed)]
+NotNegatives = Annotated[tuple[Decay, ...], BeforeValidator(_listed)]
 Flags = Annotated[tuple[Flag, ...], BeforeValidator(_listed)]
 SGD_OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
@@ -36,15 +38,16 @@ class Options(BaseModel):
 class NeighborhoodOptions(Options):
     """The set H: the product of the values of each option."""
 
-    lr: Numbers = Field(PAPER_RATES, description="learning rates in H")
-    momentum: Numbers | None = Field(None, description="momenta in H")
+    lr: NotNegatives = Field(PAPER_RATES, description="learning rates in H")
+    momentum: NotNegatives | None = Field(None, description="momenta in H")
     dampening: Numbers | None = Field(None, description="dampenings in H")
-    weight_decay: Numbers | None = Field(None, description="weight decays in H")
+    weight_decay: NotNegatives | None = Field(None, description="weight decays in H")
     nesterov: Flags | None = Field(None, description="Nesterov or not, in H")
 
     @model_validator(mode="after")
     def _is_a_neighborhood(self) -> NeighborhoodOptions:
-        self.neighborhood()
+        if not any(map(_is_possible, self.neighborhood())):
+            raise ValueError("nesterov = true needs a momentum above 0 and a dampening of 0 in H")
         return self
 
     def neighborhood(self) -> Neighborhood:
@@ -76,8 +79,12 @@ class AnnealingOptions(Options):
 
     @model_validator(mode="after")
     def _is_a_temperature(self) -> AnnealingOptions:
-        if self.cooling_factor is None and (self.reheat_every is not None or self.floor):
-            raise ValueError("floor and reheat_every need a cooling_factor")
+        if (self.reheat_every is None) != (self.reheat_times == 0):
+            raise ValueError("reheat_every and reheat_times need each other")
+        if self.cooling_factor is None and (
+            self.reheat_times or self.floor or self.cooling_per != "epoch"
+        ):
+            raise ValueError("cooling_per, floor and reheat_every need a cooling_factor")
         if self.cooling_factor is not None and self.temperature is None:
             raise ValueError(
                 f"cooling_factor = {self.cooling_factor} needs a temperature to start from"
@@ -147,9 +154,21 @@ class SgdMomentumOptions(Options):
     nesterov: Flag = Field(False, description="Nesterov's form of it")
     weight_decay: Decay = Field(5e-4, description="weight decay")
 
+    @model_validator(mode="after")
+    def _is_possible(self) -> SgdMomentumOptions:
+        if not _is_possible(self.model_dump()):
+            raise ValueError("nesterov = true needs a momentum above 0")
+        return self
+
 
 class AdamwOptions(Options):
     """AdamW with a cosine to zero."""
 
     lr: Rate = Field(1e-3, description="first learning rate")
     weight_decay: Decay = Field(0.01, description="weight decay")
+
+
+def _is_possible(setting: Mapping[str, Any]) -> bool:
+    """Whether torch's SGD takes these options together."""
+    nesterov = setting.get("nesterov", False)
+    return not nesterov or (setting.get("momentum", 0) > 0 and setting.get("dampening", 0) == 0)
