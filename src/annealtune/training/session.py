@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from annealtune.optim.probe import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
-from annealtune.training.evaluation import Scores, evaluate
+from annealtune.training.evaluation import Scores, evaluate, rank
 from annealtune.training.records import EpochTally
 
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -35,7 +36,7 @@ class Best:
 
     def is_beaten_by(self, scores: Scores) -> bool:
         """Whether new scores are better; equal ones are not."""
-        return (scores.accuracy, -scores.loss) > (self.accuracy, -self.loss)
+        return rank(scores.accuracy, scores.loss) > rank(self.accuracy, self.loss)
 
 
 class Minibatch:
@@ -98,7 +99,10 @@ class Session:
         self.train_batches, self.validation_batches, self.test_batches = self._batches(dataset)
         self._check_last_minibatch()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None
-        self.method = methods.build(config, self.model, len(self.train_batches), scaler)
+        self.method = _fitting(
+            lambda: methods.build(config, self.model, len(self.train_batches), scaler),
+            f"method = {config.method!r}: ",
+        )
         self.tally = EpochTally()
         self.best = Best()
         self.epoch = 0  # epochs that are complete
@@ -175,7 +179,11 @@ class Session:
             "best": dataclasses.asdict(self.best),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
-            "random": {"cpu": random_state.cpu, "cuda": list(random_state.cuda)},
+            "random": {
+                "cpu": random_state.cpu,
+                "cuda": list(random_state.cuda),
+                "mps": random_state.mps,
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -187,30 +195,38 @@ class Session:
         self.best = Best(**state["best"])
         self.epoch, self.step, self.forwards, self.backwards = state["counts"]
         self.seconds = state["seconds"]
-        RandomState(state["random"]["cpu"], tuple(state["random"]["cuda"])).restore()
+        generators = state["random"]
+        RandomState(generators["cpu"], tuple(generators["cuda"]), generators["mps"]).restore()
 
     def _check_last_minibatch(self) -> None:
+        """Find out before the first epoch whether a last minibatch of one image can be trained."""
         count = self.train_batches.state_dict()["images"]
-        normalizes = any(
-            isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.model.modules()
-        )
-        if normalizes and count % self.config.batch_size == 1:
+        if (count - 1) % self.config.batch_size:
+            return
+        image, _ = next(self.train_batches.sample(1, epoch=0))
+        try:
+            with torch.random.fork_rng(), torch.no_grad():
+                copy.deepcopy(self.model).train()(image[:1])
+        except ValueError as error:  # BatchNorm has no deviation to divide by
             raise ConfigError(
                 f"batch_size = {self.config.batch_size}: the last minibatch of {count} images has "
-                "one image, too few for BatchNorm; choose another batch_size or train_size"
-            )
+                f"one image, too few for {self.config.model}; choose another batch_size or "
+                f"train_size ({error})"
+            ) from error
 
     def _batches(self, dataset: data.Dataset) -> tuple[data.Batches, data.Batches, data.Batches]:
         config, seed = self.config, self.config.seeds["data_seed"]
         if config.train_size is not None:
-            dataset = _fitting(lambda: data.subset(dataset, config.train_size, seed))
+            size = config.train_size
+            dataset = _fitting(lambda: data.subset(dataset, size, seed))
         images, labels = dataset.train_images, dataset.train_labels
         test = dataset.test_images, dataset.test_labels
         if config.validate_on == "test":
             training, validation = (images, labels), test
         else:
+            share = config.validation_fraction
             chosen, held_out = _fitting(
-                lambda: data.split(len(labels), config.validation_fraction, seed)
+                lambda: data.split(len(labels), share, seed), f"validation_fraction = {share}: "
             )
             training = images[chosen], labels[chosen]
             validation = images[held_out], labels[held_out]
@@ -236,9 +252,9 @@ class Session:
         )
 
 
-def _fitting(make: Callable[[], Any]) -> Any:
-    """Turn a size that does not fit the data into an error of the config."""
+def _fitting(make: Callable[[], Any], key: str = "") -> Any:
+    """Turn a value that does not fit the data or the model into an error of the config."""
     try:
         return make()
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(f"{key}{error}") from None
