@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from pathlib import Path
 from typing import Any
 
 # What [train] brings; without it the optimizers work and the program does not.
@@ -19,7 +18,9 @@ def main() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(_fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2))
-    sys.path.append(str(Path.cwd()))  # where the module of a package.module:factory may lie
+    sys.path.append(
+        ""
+    )  # the working directory, where the module of a package.module:factory may lie
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
 
@@ -27,11 +28,11 @@ def main() -> None:
 
     try:
         sys.exit(_app()(arguments, standalone_mode=True))
-    except AnnealtuneError as error:
+    except RunStoppedError as error:
+        sys.exit(_fail(str(error), 128 + error.signal_number))
+    except (AnnealtuneError, OSError) as error:
         if debug:
             raise
-        if isinstance(error, RunStoppedError):
-            sys.exit(_fail(str(error), 128 + error.signal_number))
         sys.exit(_fail(str(error), 2 if isinstance(error, ConfigError) else 1))
 
 

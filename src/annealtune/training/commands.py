@@ -7,11 +7,10 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, assign, from_values, read_toml
@@ -70,7 +69,7 @@ def _flag(name: str) -> inspect.Parameter:
     if kind is bool:
         spelled = f"{spelled}/--no-{name.replace('_', '-')}"
     shown = "" if field.default is None else f"  [default: {str(field.default).lower()}]"
-    metavar = "HEIGHT WIDTH" if name == "image_size" else None
+    metavar = "HEIGHT WIDTH" if name == "image_size" else _choices(field.annotation)
     option = typer.Option(
         spelled, help=f"{field.description}{shown}", show_default=False, metavar=metavar
     )
@@ -78,6 +77,10 @@ def _flag(name: str) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
+
+
+def _choices(annotation: Any) -> str | None:
+    return "|".join(get_args(annotation)) if get_origin(annotation) is Literal else None
 
 
 def _plain_type(annotation: Any) -> Any:
@@ -109,8 +112,8 @@ def _short(value: Any) -> str:
     return str(list(value) if isinstance(value, tuple) else value)
 
 
-def _read(experiment: Path | None, flags: dict[str, Any], assignments: list[str] | None) -> Any:
-    values = read_toml(experiment) if experiment is not None else {}
+def _read(file: Path | None, flags: dict[str, Any], assignments: list[str] | None) -> Any:
+    values = read_toml(file) if file is not None else {}
     for assignment in assignments or []:
         assign(values, assignment)
     return {**values, **flags}
@@ -125,14 +128,13 @@ def train(
     resume: Resume = False,
 ) -> None:
     """Train one model and keep its best weights."""
-    values = _read(experiment, flags, set_)
-    if resume and out is not None and not values and (out / "config.toml").exists():
-        values = read_toml(out / "config.toml")
-    config = from_values(values, str(experiment or "flags"))
+    if resume and out is not None and experiment is None and _is_run(out):
+        experiment = out / "config.toml"
+    config = from_values(_read(experiment, flags, set_), str(experiment or "flags"))
     run_dir = out or _free_directory(config, resume)
 
-    from annealtune.training.progress import Lines, Live
     from annealtune.training import run
+    from annealtune.training.progress import Lines, Live, decimal
     from annealtune.training.stopping import stop_on_signals
 
     console = Console(stderr=True)
@@ -144,7 +146,7 @@ def train(
             "the test set chose the best epoch (validate_on = test): its score is optimistic"
         )
     typer.echo(
-        f"test accuracy {result['test_accuracy']:.2%}, test loss {result['test_loss']:.4f}, "
+        f"test accuracy {result['test_accuracy']:.2%}, test loss {decimal(result['test_loss'])}, "
         f"best epoch {result['best_epoch']} of {result['epochs']}"
     )
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
@@ -179,14 +181,16 @@ def inspect_run(run_path: RunPath) -> None:
     _require_run(run_path)
     from annealtune.training.inspection import describe_run
 
-    table = Table(show_header=False, box=None)
     for name, value in describe_run(run_path):
-        table.add_row(name, value)
-    Console(soft_wrap=True).print(table)
+        typer.echo(f"{name:<14} {value}")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.toml").is_file()
 
 
 def _require_run(path: Path) -> None:
-    if not (path / "config.toml").is_file():
+    if not _is_run(path):
         raise ConfigError(f"{path}: is no run directory: it has no config.toml")
 
 
@@ -194,7 +198,7 @@ def _free_directory(config: RunConfig, resume: bool) -> Path:
     data, model = (name.replace(":", ".") for name in (config.data, config.model))
     wanted = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
     path, number = wanted, 1
-    while path.exists() and not resume:
+    while _is_run(path) and not resume:
         number += 1
         path = wanted.with_name(f"{wanted.name}-{number}")
     return path

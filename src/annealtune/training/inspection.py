@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from annealtune.training.directory import RunDirectory
-from annealtune.training.progress import describe
+from annealtune.training.evaluation import rank
+from annealtune.training.progress import decimal, describe
 
 
 def describe_run(path: Path) -> list[tuple[str, str]]:
@@ -33,12 +34,11 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
-        best = max(records, key=lambda r: (r["validation_accuracy"], -r["epoch"]))
+        best = max(records, key=lambda r: rank(r["validation_accuracy"], r["validation_loss"]))
         rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
     if result:
-        rows.append(
-            ("test", f"accuracy {result['test_accuracy']:.2%}, loss {result['test_loss']:.4f}")
-        )
+        loss = decimal(result["test_loss"])
+        rows.append(("test", f"accuracy {result['test_accuracy']:.2%}, loss {loss}"))
         rows.append(("weights", str(directory.best_weights)))
     rows.append(
         (

@@ -60,7 +60,8 @@ class Silent:
 
     def warn(self, message: str) -> None:
         """Write the warning to standard error."""
-        Console(stderr=True).print(f"warning: {message}", markup=False, highlight=False)
+        console = Console(stderr=True)
+        console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
 class Lines(Silent):
@@ -151,6 +152,11 @@ _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("lr", "lr", lambda value: f"{value:.3g}"),
     ("radius", "radius", lambda value: f"{value:.3g}"),
 )
+
+
+def decimal(value: float | None) -> str:
+    """Return a loss as text; None stands for one that was not finite."""
+    return "not finite" if value is None else f"{value:.4f}"
 
 
 def describe(numbers: dict[str, Any]) -> str:
