@@ -10,6 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PATHS = sorted((ROOT / "examples").glob("*.py"))
+ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 # For each example its arguments, a line it prints, and what the numbers in that line must satisfy.
 PROMISES = {
@@ -59,7 +60,7 @@ def test_an_example_keeps_its_promise(path: Path) -> None:
     arguments, line, holds = PROMISES[path.stem]
     done = subprocess.run(
         [sys.executable, "-W", "error", path, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"},
+        env=os.environ | ENVIRONMENT,
         capture_output=True,
         text=True,
         timeout=240,
