@@ -179,7 +179,8 @@ def test_the_plan_covers_the_length_of_the_first_run(tour, record):
     assert cooling == sorted(cooling, reverse=True)
     assert len(set(cooling)) == len(cooling)
     assert cooling[0] == pytest.approx(unit, rel=0.01)
-    assert cooling[-1] == pytest.approx(unit * 0.003)
+    assert cooling[-2] < 1e-6 * unit
+    assert cooling[-1] == 0.0
 
 
 def test_the_plan_counts_evaluations_and_takes_the_shorter_limit(tour):
@@ -195,15 +196,15 @@ def test_the_plan_can_cool_per_epoch(tour, record):
     first_of_epoch = [info.temperature for info in record.infos[100::100]]
     assert len(set(first_of_epoch)) == 9
     assert last_of_epoch[1:] == first_of_epoch[: len(last_of_epoch) - 1]
-    assert first_of_epoch[-1] == pytest.approx(last_of_epoch[0] * 0.003)
+    assert first_of_epoch == sorted(first_of_epoch, reverse=True)
+    assert first_of_epoch[-1] == 0.0
 
 
-def test_after_the_plan_the_search_goes_on_at_its_lowest_temperature(tour, record):
+def test_after_the_plan_the_search_goes_on_greedily(tour, record):
     annealer = Annealer(tour, callback=record)
     annealer.run(iterations=500)
-    lowest = annealer.temperature
     annealer.run(iterations=50)
-    assert {info.temperature for info in record.infos[-50:]} == {lowest}
+    assert {info.temperature for info in record.infos[-51:]} == {0.0}
 
 
 def test_a_look_at_the_initial_solution_plans_nothing(tour):

@@ -41,7 +41,8 @@ class Annealer(Generic[S]):
             used as it is. None plans one in units of the first worsenings over the length that
             the first ``run`` is given, so that the scale of the energies does not matter. Where
             ``run`` is given seconds alone there is no length to plan with: then the temperature
-            falls as 1 / (1 + k / 1000) in iteration k, which serves any length, none perfectly.
+            falls as 1 / (1 + k / 1000) in iteration k. That serves any length beyond some
+            thousand iterations, none perfectly; a slow energy is better given ``evaluations``.
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for cooling per epoch.
         callback: called with an `IterationInfo` after every iteration; the search stops if it
@@ -110,8 +111,8 @@ class Annealer(Generic[S]):
         """Search until the first of the limits is reached; called again, continue.
 
         Limits count from this call. A planned temperature keeps the plan of the first call: after
-        its end the search goes on at the lowest temperature. ``run(iterations=0)`` tells where
-        the search stands, after Ctrl-C for instance.
+        its end the search goes on at temperature 0. ``run(iterations=0)`` tells where the search
+        stands, after Ctrl-C for instance.
 
         Args:
             iterations: stop after this many moves.
