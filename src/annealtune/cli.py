@@ -29,7 +29,7 @@ def main() -> None:
     try:
         sys.exit(_app()(arguments, standalone_mode=True))
     except RunStoppedError as error:
-        sys.exit(_fail(str(error), 128 + error.signal_number))
+        sys.exit(_fail(str(error), error.signal_number and 128 + error.signal_number))
     except (AnnealtuneError, OSError) as error:
         if debug:
             raise

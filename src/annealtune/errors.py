@@ -25,7 +25,7 @@ class RunStoppedError(AnnealtuneError):
     """A run that was asked to stop and has saved its state; exit code 128 plus the signal.
 
     Args:
-        signal_number: the signal that asked.
+        signal_number: the signal that asked; 0 if it was the plan and no signal: exit code 0.
         message: where it stopped and how it is continued.
     """
 

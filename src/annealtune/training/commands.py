@@ -30,10 +30,16 @@ Out = Annotated[
 Resume = Annotated[
     bool, typer.Option("--resume", help="Continue the run in --out; start it if there is none.")
 ]
+StopAfter = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="EPOCHS", help="Save and leave after so many epochs; --resume goes on."
+    ),
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
-def _with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
+def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command one flag for every top-level key of the config."""
 
     def wrapper(**arguments: Any) -> None:
@@ -112,25 +118,29 @@ def _short(value: Any) -> str:
     return str(list(value) if isinstance(value, tuple) else value)
 
 
-def _read(file: Path | None, flags: dict[str, Any], assignments: list[str] | None) -> Any:
+def read_values(
+    file: Path | None, flags: dict[str, Any], assignments: list[str] | None
+) -> dict[str, Any]:
+    """Return what a file, --set and flags say together; flags win, then --set."""
     values = read_toml(file) if file is not None else {}
     for assignment in assignments or []:
         assign(values, assignment)
     return {**values, **flags}
 
 
-@_with_config_flags
+@with_config_flags
 def train(
     flags: dict[str, Any],
     experiment: Experiment = None,
     set_: Assignments = None,
     out: Out = None,
     resume: Resume = False,
+    stop_after: StopAfter = None,
 ) -> None:
     """Train one model and keep its best weights."""
     if resume and out is not None and experiment is None and _is_run(out):
         experiment = out / "config.toml"
-    config = from_values(_read(experiment, flags, set_), str(experiment or "flags"))
+    config = from_values(read_values(experiment, flags, set_), str(experiment or "flags"))
     run_dir = out or _free_directory(config, resume)
 
     from annealtune.training import run
@@ -140,6 +150,7 @@ def train(
     console = Console(stderr=True)
     progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
     with stop_on_signals() as stop:
+        stop.after_epoch = stop_after
         result = run(config, run_dir, resume=resume, progress=progress, stop=stop)
     if result["validated_on"] == "test":
         typer.echo(
@@ -152,10 +163,10 @@ def train(
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
 
 
-@_with_config_flags
+@with_config_flags
 def config(flags: dict[str, Any], experiment: Experiment = None, set_: Assignments = None) -> None:
     """Print the resolved config as TOML."""
-    values = _read(experiment, flags, set_)
+    values = read_values(experiment, flags, set_)
     typer.echo(from_values(values, str(experiment or "flags")).to_toml(), nl=False)
 
 

@@ -39,6 +39,8 @@ MOST_THREADS = 1024
 FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
 # Written beside the config of a run, for the reader; not part of it.
 ENVIRONMENT = "environment"
+# Tables of an experiment file that say which runs a study consists of; not part of any one run.
+STUDY_TABLES = ("study", "methods")
 
 
 class RunConfig(Options):
@@ -81,6 +83,9 @@ class RunConfig(Options):
     seed: Seed = Field(0, description="sets the three seeds below")
     init_seed: Seed | None = Field(None, description="of initial weights and dropout")
     data_seed: Seed | None = Field(None, description="of subset, validation split and minibatches")
+    split_seed: Seed | None = Field(
+        None, description="of subset and validation split (unset: data_seed)"
+    )
     decision_seed: Seed | None = Field(
         None, description="of the settings picked and the accept test"
     )
@@ -194,7 +199,9 @@ def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
         ConfigError: naming every bad key, its value and its rule.
     """
     try:
-        return RunConfig.model_validate({k: v for k, v in values.items() if k != ENVIRONMENT})
+        return RunConfig.model_validate(
+            {k: v for k, v in values.items() if k not in (ENVIRONMENT, *STUDY_TABLES)}
+        )
     except ValidationError as error:
         lines = [_explain(detail) for detail in error.errors()]
         raise ConfigError(f"{source}: " + "\n".join(lines)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -39,7 +39,7 @@ def run(
         resume: continue a run that has begun and return the result of one that is finished;
             otherwise a directory with a run in it is refused.
         progress: is told what happens.
-        stop: asked after every step whether to save and leave.
+        stop: asked after every step, and before every epoch, whether to save and leave.
 
     Returns:
         The content of ``result.json``.
@@ -126,6 +126,7 @@ class _Run:
         session = self.session
         with self.progress.running(self.config, len(session.train_batches), session.step):
             while session.epoch < self.config.epochs:
+                self._leave_if_far_enough()
                 for loss in session.train():
                     self.progress.step(session, loss)
                     self._leave_if_asked()
@@ -222,13 +223,20 @@ class _Run:
             self._save()
             self._leave_saved_if_asked()
 
+    def _leave_if_far_enough(self) -> None:
+        """Leave between two epochs, where everything is saved already."""
+        if self.stop.after_epoch is not None and self.session.epoch >= self.stop.after_epoch:
+            self._leave(0, "far enough")
+
     def _leave_saved_if_asked(self) -> None:
-        if self.stop.signal_number is None:
-            return
-        name, session = signal.Signals(self.stop.signal_number).name, self.session
+        if self.stop.signal_number is not None:
+            self._leave(self.stop.signal_number, signal.Signals(self.stop.signal_number).name)
+
+    def _leave(self, signal_number: int, reason: str) -> NoReturn:
+        session = self.session
         raise RunStoppedError(
-            self.stop.signal_number,
-            f"{name}: saved {self.directory.path} at step {session.step}, {session.epoch} of "
+            signal_number,
+            f"{reason}: saved {self.directory.path} at step {session.step}, {session.epoch} of "
             f"{self.config.epochs} epochs complete; continue with --out {self.directory.path} "
             "--resume",
         )

@@ -216,9 +216,10 @@ class Session:
 
     def _batches(self, dataset: data.Dataset) -> tuple[data.Batches, data.Batches, data.Batches]:
         config, seed = self.config, self.config.seeds["data_seed"]
+        split_seed = seed if config.split_seed is None else config.split_seed
         if config.train_size is not None:
             size = config.train_size
-            dataset = _fitting(lambda: data.subset(dataset, size, seed))
+            dataset = _fitting(lambda: data.subset(dataset, size, split_seed))
         images, labels = dataset.train_images, dataset.train_labels
         test = dataset.test_images, dataset.test_labels
         if config.validate_on == "test":
@@ -226,7 +227,8 @@ class Session:
         else:
             share = config.validation_fraction
             chosen, held_out = _fitting(
-                lambda: data.split(len(labels), share, seed), f"validation_fraction = {share}: "
+                lambda: data.split(len(labels), share, split_seed),
+                f"validation_fraction = {share}: ",
             )
             training = images[chosen], labels[chosen]
             validation = images[held_out], labels[held_out]

@@ -9,9 +9,14 @@ from types import FrameType
 
 
 class StopRequest:
-    """Whether somebody asked the run to stop, and by which signal."""
+    """Whether somebody asked the run to stop, and by which signal.
 
-    def __init__(self) -> None:
+    Args:
+        after_epoch: save and leave once so many epochs are complete, None to go to the end.
+    """
+
+    def __init__(self, after_epoch: int | None = None) -> None:
+        self.after_epoch = after_epoch
         self.signal_number: int | None = None
 
 
