@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import torch
 
-import annealtune
 from annealtune.training.config import RunConfig
+from annealtune.training.provenance import describe_provenance
 
 
 def best_device() -> str:
@@ -30,22 +27,5 @@ def is_available(name: str) -> bool:
 
 def describe_environment(config: RunConfig) -> dict[str, Any]:
     """Return what the results may depend on besides the config."""
-    facts = {
-        "annealtune": annealtune.__version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-        "threads": config.threads,
-        "commit": _commit(),
-    }
+    facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}
     return {key: value for key, value in facts.items() if value is not None}
-
-
-def _commit() -> str | None:
-    """Return the commit of the working copy this package lies in, None if it lies in none."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return answer.stdout.strip() if answer.returncode == 0 else None
