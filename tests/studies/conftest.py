@@ -1,0 +1,207 @@
+"""Studies written to disk without training anything."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+
+from annealtune.studies.results import Study, read_study, run_path
+
+RATES = (0.9, 0.5, 0.1)
+
+
+def write_study(
+    path: Path, runs: dict[str, dict[int, dict[str, Any] | None]], **facts: Any
+) -> Study:
+    """Write a study and read it back.
+
+    Args:
+        path: of the study directory.
+        runs: by method label and seed, what `write_run` takes; None for a run that has not begun.
+        facts: of ``study.toml``, in place of the usual ones; ``kinds`` maps labels to methods.
+    """
+    kinds = facts.pop("kinds", {})
+    experiment = {"data": "digits", "model": "mlp", "batch_size": 10, "validate_on": "validation"}
+    experiment |= facts.pop("experiment", {})
+    seeds = facts.pop("seeds", list(dict.fromkeys(seed for each in runs.values() for seed in each)))
+    content = {
+        "format": 1,
+        "name": "constructed",
+        "command": "annealtune study constructed.toml",
+        "vary": "seed",
+        "seeds": seeds,
+        "methods": [
+            {"label": label, "config": experiment | {"method": kinds.get(label, label)}}
+            for label in runs
+        ],
+        "experiment": experiment,
+        "environment": {"annealtune": "0.1.0", "python": "3.11.7", "machine": "x86_64"},
+    } | facts
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "study.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
+    for label, by_seed in runs.items():
+        for seed, run in by_seed.items():
+            if run is not None:
+                config = experiment | {"method": kinds.get(label, label), "seed": seed}
+                write_run(run_path(path, label, seed), config, **run)
+    return read_study(path)
+
+
+def write_run(
+    path: Path,
+    config: dict[str, Any],
+    *,
+    accuracy: float = 0.9,
+    loss: float | None = 0.3,
+    epochs: int = 4,
+    moves: bool | None = None,
+    failure: str | None = None,
+    done: int | None = None,
+    result: dict[str, Any] | None = None,
+    metric: dict[str, Any] | None = None,
+) -> None:
+    """Write a run directory whose best epoch is the one before the last.
+
+    Args:
+        path: of the directory.
+        config: written as it is, with the number of epochs.
+        accuracy: of the last epoch; the best one has 0.01 more, the test set 0.02 less.
+        loss: of the last epoch; the best one has 0.1 less, the test set 0.05 more.
+        epochs: planned.
+        moves: whether the method has moves; None: as its name says.
+        failure: why it failed, after ``done`` epochs.
+        done: epochs done by a run that is not finished.
+        result: keys of ``result.json`` to replace.
+        metric: keys of every line of ``metrics.jsonl`` to replace.
+    """
+    path.mkdir(parents=True)
+    (path / "config.toml").write_text(tomli_w.dumps(config | {"epochs": epochs}))
+    has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate") if moves is None else moves
+    lines = []
+    for epoch in range(1, (epochs if done is None else done) + 1):
+        left = epochs - epoch
+        better = 1 if left == 1 else 0
+        line = {
+            "epoch": epoch,
+            "step": 5 * epoch,
+            "train_eval_loss": None if loss is None else 0.8 * loss + 0.1 * left,
+            "train_eval_accuracy": accuracy - 0.02 * left,
+            "validation_loss": None if loss is None else loss + 0.1 * left - 0.2 * better,
+            "validation_accuracy": accuracy - 0.05 * left + 0.06 * better,
+            "validation_paper_loss": None if loss is None else (loss - 0.1 * better) / 10,
+            "forwards": (10 if has_moves else 5) * epoch,
+            "backwards": 5 * epoch,
+            "training_seconds": 0.5 * epoch,
+        }
+        if has_moves:
+            line |= {
+                "accepted_worsening": left,
+                "rejected_worsening": epoch,
+                "accept_probability": 1 / epoch,
+                "worsening_accept_probability": 0.5**epoch,
+                "temperature": None if epoch == 1 else 0.1**epoch,
+            }
+        lines.append(line | (metric or {}))
+    write_lines(path / "metrics.jsonl", lines)
+    if has_moves:
+        settings = [
+            {"setting": {"lr": rate}, "tried": 4, "improved": 1, "accepted": index + 1}
+            for index, rate in enumerate(RATES)
+        ]
+        moved = [{"epoch": line["epoch"], "settings": settings} for line in lines]
+        write_lines(path / "moves.jsonl", moved)
+    if failure is not None:
+        (path / "failure.json").write_text(json.dumps({"reason": failure}))
+    elif done is None:
+        ended = {
+            "epochs": epochs,
+            "steps": 5 * epochs,
+            "best_epoch": max(1, epochs - 1),
+            "best_validation_loss": None if loss is None else loss - 0.1,
+            "best_validation_accuracy": accuracy + 0.01,
+            "last_validation_loss": loss,
+            "last_validation_accuracy": accuracy,
+            "test_loss": None if loss is None else loss + 0.05,
+            "test_accuracy": accuracy - 0.02,
+            "validated_on": config["validate_on"],
+            "forwards": lines[-1]["forwards"],
+            "backwards": lines[-1]["backwards"],
+            "training_seconds": lines[-1]["training_seconds"],
+        }
+        (path / "result.json").write_text(json.dumps(ended | (result or {})))
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.fixture
+def make_study(tmp_path: Path) -> Callable[..., Study]:
+    """`write_study` into a directory of its own."""
+
+    def make(runs: dict[str, dict[int, dict[str, Any] | None]], **facts: Any) -> Study:
+        return write_study(tmp_path / "study", runs, **facts)
+
+    return make
+
+
+@pytest.fixture
+def three_methods(make_study: Callable[..., Study]) -> Study:
+    """Three methods, three seeds; sgd-sa is the best for every seed."""
+    return make_study(
+        {
+            "sgd-sa": {s: {"accuracy": 0.90 + 0.01 * s, "loss": 0.30 - 0.01 * s} for s in range(3)},
+            "scheduled-sgd": {s: {"accuracy": 0.88, "loss": 0.40 + 0.02 * s} for s in range(3)},
+            "random-rate": {s: {"accuracy": 0.80 + 0.02 * s, "loss": 0.50} for s in range(3)},
+        }
+    )
+
+
+# Table 1 of the paper: loss and accuracy of Scheduled-SGD, then of SGD-SA, seeds 0 to 9.
+PAPER_VGG16 = """
+0.001640 85.27 0.001127 86.44
+0.001564 84.94 0.001206 86.18
+0.001642 84.84 0.001121 86.04
+0.001662 84.93 0.001133 86.76
+0.001628 84.92 0.001278 85.17
+0.001677 85.37 0.001112 86.30
+0.001505 84.91 0.001233 85.71
+0.001480 85.28 0.001130 86.59
+0.001623 85.26 0.001167 86.14
+0.001680 85.41 0.001084 86.28
+"""
+PAPER_RESNET34 = """
+0.001519 82.18 0.001306 82.55
+0.001472 82.58 0.001231 84.11
+0.001467 82.27 0.001238 83.32
+0.001468 82.37 0.001457 81.39
+0.001602 81.69 0.001585 76.31
+0.001558 81.80 0.001276 83.74
+0.001480 82.24 0.001405 82.07
+0.001532 82.07 0.001261 82.57
+0.001574 81.52 0.001407 83.12
+0.001499 82.41 0.001240 83.19
+"""
+
+
+@pytest.fixture(params=[("vgg16", PAPER_VGG16), ("resnet34", PAPER_RESNET34)], ids=lambda p: p[0])
+def paper_study(request: pytest.FixtureRequest, tmp_path: Path) -> Study:
+    """A study whose runs reached what the paper says, one for each of its two nets."""
+    model, table = request.param
+    rows = [[float(number) for number in line.split()] for line in table.split("\n") if line]
+
+    def run(loss: float, accuracy: float) -> dict[str, Any]:
+        metric = {"validation_paper_loss": loss}
+        return {"accuracy": accuracy / 100, "loss": 512 * loss, "metric": metric}
+
+    return write_study(
+        tmp_path / "study",
+        {
+            "scheduled-sgd": {seed: run(*row[:2]) for seed, row in enumerate(rows)},
+            "sgd-sa": {seed: run(*row[2:]) for seed, row in enumerate(rows)},
+        },
+        experiment={"data": "cifar10", "model": model, "validate_on": "test"},
+    )
