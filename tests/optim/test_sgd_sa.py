@@ -1,0 +1,198 @@
+"""SGDSA: the paper's set H and both presets, each against a loop of its own."""
+
+import math
+import random
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from annealtune import SGDSA, Geometric, Reheating, Setting, grid
+from annealtune.annealing import PAPER_RATES
+
+
+def test_the_rates_are_those_of_section_4(net):
+    rates = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05]
+    assert [h["lr"] for h in SGDSA(net).neighborhood] == rates
+    assert list(PAPER_RATES) == rates
+
+
+def metropolis_by_hand(rng, worsening, temperature):
+    return rng.random() < math.exp(min(-worsening / temperature, 0.0))
+
+
+def paper_text_by_hand(model, epochs, rates, seed):
+    """Algorithm 2 to the letter: mean loss, train mode, T0 = 1, alpha = 0.8."""
+    rng, temperature, history = random.Random(seed), 1.0, []
+    for batches in epochs:
+        for x, y in batches:
+            start = torch.get_rng_state()
+            loss = F.cross_entropy(model(x), y)
+            gradient = torch.autograd.grad(loss, list(model.parameters()))
+            end = torch.get_rng_state()
+            buffers = [b.clone() for b in model.buffers()]
+            rate = rates[int(rng.random() * len(rates))]
+            with torch.no_grad():
+                old = [p.clone() for p in model.parameters()]
+                for p, g in zip(model.parameters(), gradient, strict=True):
+                    p.add_(g, alpha=-rate)
+                torch.set_rng_state(start)
+                worsening = F.cross_entropy(model(x), y).item() - loss.item()
+                accepted = metropolis_by_hand(rng, worsening, temperature)
+                if not accepted:
+                    for p, o in zip(model.parameters(), old, strict=True):
+                        p.copy_(o)
+                for b, o in zip(model.buffers(), buffers, strict=True):
+                    b.copy_(o)
+            torch.set_rng_state(end)
+            history.append((rate, worsening, accepted, temperature))
+        temperature *= 0.8
+    return history
+
+
+def paper_code_by_hand(model, epochs, rates, seed, batch_size):
+    """What the experiments computed: both losses in evaluation mode, after backward, and the
+    temperature in units of the mean loss, so T0 is the batch size, the floor 1e-14 times it.
+    """
+    rng, temperature, history = random.Random(seed), float(batch_size), []
+    weights = list(model.parameters())
+    for batches in epochs:
+        for x, y in batches:
+            gradient = torch.autograd.grad(F.cross_entropy(model(x), y), weights)
+            model.eval()
+            with torch.no_grad():
+                loss = F.cross_entropy(model(x), y).item()
+                rate = rates[int(rng.random() * len(rates))]
+                old = [p.clone() for p in weights]
+                for p, g in zip(weights, gradient, strict=True):
+                    p.add_(g, alpha=-rate)
+                worsening = F.cross_entropy(model(x), y).item() - loss
+                accepted = metropolis_by_hand(rng, worsening, temperature)
+                if not accepted:
+                    for p, o in zip(weights, old, strict=True):
+                        p.copy_(o)
+            model.train()
+            history.append((rate, worsening, accepted, temperature))
+        temperature = max(0.8 * temperature, 1e-14 * batch_size)
+    return history
+
+
+@pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
+def test_each_preset_against_its_own_loop(preset, make_net, make_batches, bits):
+    rates = [60.0, 20.0, 5.0, 0.5]
+    epochs = [make_batches(25, seed=seed) for seed in range(20)]
+    by_hand, ours = make_net(), make_net()
+    torch.manual_seed(1)
+    if preset == "paper-text":
+        expected = paper_text_by_hand(by_hand, epochs, rates, seed=9)
+    else:
+        expected = paper_code_by_hand(by_hand, epochs, rates, seed=9, batch_size=16)
+    random_state = torch.get_rng_state()
+
+    tuner = SGDSA(ours, grid(lr=rates), preset=preset, batch_size=16, seed=9)
+    torch.manual_seed(1)
+    history = []
+    for batches in epochs:
+        for x, y in batches:
+            tuner.step(lambda x=x, y=y: F.cross_entropy(ours(x), y))
+            info = tuner.last_step
+            history.append((info.setting["lr"], info.worsening, info.accepted, info.temperature))
+        tuner.cool()
+
+    assert history == expected
+    assert bits(ours.state_dict()) == bits(by_hand.state_dict())
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert {accepted for _, _, accepted, _ in history} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("options", "first", "after_two", "after_many"),
+    [
+        ({"preset": "paper-text"}, 1.0, 0.8 * 0.8, 0.0),
+        ({"preset": "paper-code", "batch_size": 512}, 512.0, 512 * 0.64, 512e-14),
+        ({"preset": "paper-text", "temperature": 3.0}, 3.0, 3 * 0.64, 0.0),
+        ({"preset": "paper-code", "batch_size": 4, "temperature": 2}, 2.0, 2 * 0.64, 4e-14),
+        ({"preset": "paper-text", "temperature": 0.0}, 0.0, 0.0, 0.0),
+        ({"preset": "paper-code", "batch_size": 4, "temperature": math.inf}, *[math.inf] * 3),
+        ({"preset": "paper-text", "temperature": Geometric(5.0, 0.5)}, 5.0, 1.25, 0.0),
+        ({"temperature": 0.3}, 0.3, 0.3, 0.3),
+        ({"temperature": Geometric(5.0, 0.5, floor=0.1)}, 5.0, 1.25, 0.1),
+        ({"temperature": Reheating(Geometric(1.0, 0.5), every=2, times=1)}, 1.0, 1.0, 0.0),
+        ({}, math.inf, math.inf, math.inf),
+        ({"epochs": 9}, math.inf, math.inf, math.inf),
+    ],
+)
+def test_the_temperature_is_what_was_asked_for(options, first, after_two, after_many, net):
+    tuner = SGDSA(net, **options)
+    assert tuner.temperature == first
+    for _ in range(2):
+        tuner.cool()
+    assert tuner.temperature == pytest.approx(after_two)
+    for _ in range(3500):
+        tuner.cool()
+    assert tuner.temperature == pytest.approx(after_many, abs=1e-300)
+
+
+def test_schedules_per_step_cool_inside_step_and_not_at_the_end_of_an_epoch(net, loss_of):
+    tuner = SGDSA(net, temperature=Geometric(1.0, 0.5, per="step"))
+    tuner.step(loss_of)
+    tuner.cool()
+    assert tuner.last_step.temperature == 1.0
+    assert tuner.temperature == 0.5
+
+
+def test_the_default_temperature_finds_its_unit_and_reaches_its_end(make_net, make_batches):
+    net, batches = make_net(), make_batches(50)
+    tuner = SGDSA(net, grid(lr=[20.0, 1.0, 0.1]), total_steps=100)
+    sizes = []
+    for step in range(100):
+        x, y = batches[step % 50]
+        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        info = tuner.last_step
+        if step < 32:
+            assert info.accepted
+            assert info.temperature == math.inf
+            sizes.append(abs(info.worsening))
+    unit = sorted(sizes)[15] / 2 + sorted(sizes)[16] / 2
+    assert tuner.strategy.schedule.unit == pytest.approx(unit)
+    assert tuner.last_step.temperature == pytest.approx(tuner.strategy.schedule.end * unit)
+
+
+def test_momentum_nesterov_or_neither_as_choices(net, loss_of):
+    tuner = SGDSA(
+        net, grid(lr=[0.1, 0.05], momentum=[0.0, 0.9], nesterov=[False, True]), temperature=0.0
+    )
+    refused = {Setting({"lr": lr, "momentum": 0.0, "nesterov": True}) for lr in (0.1, 0.05)}
+    assert set(tuner.neighborhood.dropped) == refused
+    assert len(tuner.neighborhood) == 6
+    for _ in range(60):
+        tuner.step(loss_of)
+        assert tuner.last_step.setting not in refused
+    assert set(tuner.summary().settings) == set(tuner.neighborhood)
+    assert all(count.tried for count in tuner.summary().settings.values())
+
+
+def test_parameters_and_groups_are_taken_as_torch_takes_them(make_net, batch):
+    x, y = batch
+    for parameters in (
+        lambda net: net.parameters(),
+        lambda net: [{"params": net.first.parameters()}, {"params": net.last.parameters()}],
+        lambda net: net.named_parameters(),
+    ):
+        net = make_net()
+        tuner = SGDSA(parameters(net), grid(lr=[0.1]), temperature=math.inf)
+        before = net.first.weight.clone()
+        tuner.step(lambda net=net: F.cross_entropy(net(x), y))
+        assert not torch.equal(net.first.weight, before)
+
+
+def test_it_learns_with_nothing_chosen(make_net, make_batches):
+    net, batches = make_net(), make_batches(30, size=64)
+    tuner = SGDSA(net, epochs=10)
+    for _ in range(10):
+        for x, y in batches:
+            tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        tuner.cool()
+    net.eval()
+    right = sum((net(x).argmax(1) == y).sum().item() for x, y in batches)
+    assert right / (30 * 64) > 0.9

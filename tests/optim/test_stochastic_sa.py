@@ -1,0 +1,295 @@
+"""StochasticSA: derivative-free, against Section 2.2 by hand."""
+
+import math
+import random
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import Geometric, NonFiniteLossError, Shrinking, StochasticSA
+
+
+def directions(weights, seed):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.empty_like(w).normal_(generator=generator) for w in weights]
+
+
+def section_2_2(model, epochs, radius, temperature, factor, seed, *, train=True):
+    """The naive implementation for training without gradients, on its own feet."""
+    rng = random.Random(seed)
+    weights = list(model.parameters())
+    history = []
+    model.train(train)
+    with torch.no_grad():
+        for batches in epochs:
+            for x, y in batches:
+                start = torch.get_rng_state()
+                value = F.cross_entropy(model(x), y).item()
+                end = torch.get_rng_state()
+                buffers = [b.clone() for b in model.buffers()]
+                old = [w.clone() for w in weights]
+                seed_of_direction = int(rng.random() * 2**53)
+                found = []
+                for sign in (-1.0, 1.0):
+                    for w, o, d in zip(
+                        weights, old, directions(weights, seed_of_direction), strict=True
+                    ):
+                        w.copy_(o).add_(d, alpha=sign * radius)
+                    torch.set_rng_state(start)
+                    new_value = F.cross_entropy(model(x), y).item()
+                    found.append((new_value, [w.clone() for w in weights]))
+                    for b, o in zip(model.buffers(), buffers, strict=True):
+                        b.copy_(o)
+                best, point = min(found, key=lambda pair: pair[0])
+                worsening = best - value
+                accepted = rng.random() < math.exp(min(-worsening / temperature, 0.0))
+                for w, o in zip(weights, point if accepted else old, strict=True):
+                    w.copy_(o)
+                torch.set_rng_state(end)
+                history.append((value, best, worsening, accepted))
+            temperature *= factor
+    model.train()
+    return history
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_same_moves_as_section_2_2_by_hand(mode, make_net, make_batches, bits):
+    epochs = [make_batches(50, seed=seed) for seed in range(10)]
+    by_hand, ours = make_net(), make_net()
+    torch.manual_seed(5)
+    expected = section_2_2(by_hand, epochs, 0.05, 0.002, 0.97, seed=13, train=mode == "train")
+    random_state = torch.get_rng_state()
+
+    if mode == "train":
+        optimizer = StochasticSA(ours, radius=0.05, temperature=Geometric(0.002, 0.97), seed=13)
+    else:
+        optimizer = StochasticSA(
+            ours, radius=0.05, preset="paper-code", batch_size=16, temperature=0.002, seed=13
+        )
+    torch.manual_seed(5)
+    history = []
+    for batches in epochs:
+        for x, y in batches:
+            optimizer.step(lambda x=x, y=y: F.cross_entropy(ours(x), y))
+            info = optimizer.last_step
+            history.append((info.loss, info.new_loss, info.worsening, info.accepted))
+        optimizer.cool()
+
+    assert history == expected
+    assert bits(ours.state_dict()) == bits(by_hand.state_dict())
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert 50 < sum(accepted for *_, accepted in history) < 450
+
+
+@pytest.mark.parametrize(
+    ("options", "radius", "temperature", "after_two"),
+    [
+        ({"preset": "paper-text"}, 0.01, 1.0, 0.97**2),
+        ({"preset": "paper-code", "batch_size": 512}, 0.01, 512.0, 512 * 0.97**2),
+        ({"preset": "paper-text", "temperature": 2.0, "radius": 0.5}, 0.5, 2.0, 2 * 0.97**2),
+        ({}, 0.01, math.inf, math.inf),
+    ],
+)
+def test_presets(options, radius, temperature, after_two, net):
+    optimizer = StochasticSA(net, **options)
+    assert optimizer.radius == radius
+    assert optimizer.temperature == temperature
+    optimizer.cool()
+    optimizer.cool()
+    assert optimizer.temperature == pytest.approx(after_two)
+
+
+def test_the_floor_of_the_authors_program_is_in_its_own_unit(net):
+    optimizer = StochasticSA(net, preset="paper-code", batch_size=512)
+    for _ in range(2000):
+        optimizer.cool()
+    assert optimizer.temperature == 512 * 1e-10
+
+
+class Weight(nn.Module):
+    """One weight; the objective is looked up by its position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+
+
+def scripted(values):
+    """An objective that returns what it is told: at the point, on one side, on the other."""
+    values = iter(values)
+    return lambda: next(values)
+
+
+@pytest.mark.parametrize(
+    ("minus", "plus", "side", "accepted"),
+    [
+        (0.5, 0.7, -1, True),
+        (0.7, 0.5, +1, True),
+        (0.5, 0.5, -1, True),
+        (1.5, 1.2, 0, False),
+        (math.nan, 0.5, +1, True),
+        (0.5, math.nan, -1, True),
+        (math.inf, 0.5, +1, True),
+        (-math.inf, 0.5, +1, True),
+        (0.5, -math.inf, -1, True),
+        (math.nan, math.nan, 0, False),
+        (-math.inf, -math.inf, 0, False),
+        (math.inf, 1.5, 0, False),
+    ],
+)
+def test_the_better_finite_side_is_the_move(minus, plus, side, accepted):
+    model = Weight()
+    optimizer = StochasticSA(model, radius=0.25, temperature=0.0, seed=1)
+    (direction,) = directions([model.weight], int(random.Random(1).random() * 2**53))
+    optimizer.step(scripted([1.0, minus, plus]))
+    assert optimizer.last_step.accepted is accepted
+    assert torch.equal(model.weight.data, side * 0.25 * direction)
+
+
+def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
+    model = Weight()
+    optimizer = StochasticSA(model, radius=Shrinking(1.0, below=0.6, factor=10.0), temperature=0.0)
+
+    def epoch(improving):
+        for step in range(10):
+            better = 0.5 if step < improving else 1.0
+            optimizer.step(scripted([1.0, better, better]))
+        optimizer.cool()
+        return optimizer.radius
+
+    assert epoch(10) == 1.0
+    assert epoch(6) == 1.0
+    assert epoch(5) == 0.1
+    optimizer.cool()  # an epoch without steps says nothing
+    assert optimizer.radius == 0.1
+    assert epoch(0) == pytest.approx(0.01)
+    assert {h["radius"] for h in optimizer.summary().settings} == {1.0, 0.1}
+
+
+def test_a_given_radius_stays_constant():
+    model = Weight()
+    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
+    optimizer.step(scripted([1.0, 2.0, 2.0]))
+    optimizer.cool()
+    assert optimizer.radius == 0.5
+
+
+def test_groups_have_radii_of_their_own_and_frozen_weights_do_not_move(make_net, batch):
+    x, y = batch
+    net = make_net()
+    net.norm.requires_grad_(False)
+    optimizer = StochasticSA(
+        [
+            {"params": net.first.parameters(), "radius": 1e-3},
+            {"params": net.norm.parameters()},
+            {"params": net.last.parameters()},
+        ],
+        radius=1.0,
+        temperature=math.inf,
+        buffers=net.buffers(),
+    )
+    before = {name: p.detach().clone() for name, p in net.named_parameters()}
+    optimizer.step(lambda: F.cross_entropy(net(x), y))
+    moved = {name: (p - before[name]).norm().item() for name, p in net.named_parameters()}
+    assert 0 < moved["first.weight"] < 0.1 < moved["last.weight"]
+    assert moved["norm.weight"] == moved["norm.bias"] == 0
+
+
+def test_scaling_by_the_size_of_the_weights():
+    model = nn.ParameterList(
+        [torch.full((1000,), 3.0), torch.zeros(1000), torch.zeros(0), torch.tensor(2.0)]
+    )
+    optimizer = StochasticSA(model, radius=0.1, scaling="rms", temperature=math.inf)
+    (large, zero, _, single) = directions(model, int(random.Random(0).random() * 2**53))
+    optimizer.step(lambda: -model[0].sum().item())
+    sign = 1.0 if large.sum() > 0 else -1.0
+    assert torch.allclose(model[0].data, 3 + sign * 0.3 * large, rtol=1e-6)
+    assert torch.allclose(model[1].data, sign * 1e-4 * zero, rtol=1e-6)
+    assert torch.allclose(model[3].data, 2 + sign * 0.2 * single, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.complex64])
+def test_every_dtype_moves_and_comes_back(dtype, bits):
+    model = nn.ParameterList([torch.ones(20).to(dtype)])
+    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
+    before = bits(list(model))
+    optimizer.step(scripted([1.0, 2.0, 2.0]))
+    assert bits(list(model)) == before
+    optimizer.step(scripted([1.0, 0.5, 0.5]))
+    assert bits(list(model)) != before
+
+
+def test_accuracy_as_the_objective_needs_no_gradient(make_net, make_batches):
+    net, (x, y) = make_net(), make_batches(1, size=200)[0]
+    net.eval()
+    optimizer = StochasticSA(net, radius=0.1, temperature=0.0)
+    error = lambda: (net(x).argmax(1) != y).float().mean().item()
+    errors = [optimizer.step(error) for _ in range(150)]
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.6 * errors[0]
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
+    x, y = batch
+    net, plain = make_net(), make_net()
+    optimizer, other = StochasticSA(net, radius=1e3, temperature=0.0), StochasticSA(plain)
+    for model in (net, plain):
+        torch.manual_seed(0)
+        F.cross_entropy(model(x), y).backward()  # gradients of somebody else
+    torch.manual_seed(0)
+    with torch.no_grad():
+        F.cross_entropy(plain(x), y)
+    expected = picture(plain, other)
+    torch.manual_seed(0)
+    optimizer.step(lambda: F.cross_entropy(net(x), y))
+    assert not optimizer.last_step.accepted
+    found = picture(net, optimizer)
+    found.pop("optimizer"), expected.pop("optimizer")
+    assert found == expected
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bits):
+    x, y = batch
+    optimizer = StochasticSA(net, radius=0.1)
+    before = bits(list(net.parameters()))
+    calls = 0
+
+    def objective():
+        nonlocal calls
+        calls += 1
+        if calls == at + 1:
+            raise error
+        return F.cross_entropy(net(x), y)
+
+    with pytest.raises(error):
+        optimizer.step(objective)
+    assert bits(list(net.parameters())) == before
+    assert net.norm.num_batches_tracked == 1
+    assert optimizer.summary().total.tried == 0
+
+
+def test_a_broken_current_point_is_an_error_with_history(bits):
+    model = Weight()
+    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
+    optimizer.step(scripted([1.0, 0.5, 0.7]))
+    before = bits(model.weight)
+    with pytest.raises(NonFiniteLossError, match=r"StochasticSA.step.*step 1.*radius=0.5 accepted"):
+        optimizer.step(lambda: math.nan)
+    assert bits(model.weight) == before
+
+
+def test_dropout_is_the_same_at_all_three_points(net, batch):
+    x, y = batch
+    optimizer = StochasticSA(net, radius=1e-30, temperature=0.0)
+    optimizer.step(lambda: F.cross_entropy(net(x), y))
+    assert optimizer.last_step.worsening == 0
+
+
+def test_repr(net):
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
+    assert repr(optimizer) == "StochasticSA(radius=0.5, SimulatedAnnealing(Constant(0.0)))"
