@@ -53,8 +53,9 @@ def opened(path: Path, plan: Plan, search: dict[str, Any] | None = None) -> Iter
         RunError: if another process holds it, or it cannot be written to.
     """
     _check_place(path)
+    _check_content(path)
     with _locked(path):
-        _check_content(path)
+        _check_content(path)  # once more: another process may have been faster
         if (path / STUDY_FILE).exists():
             _check_same(path, read_facts(path), plan, search)
         write_atomically(path / STUDY_FILE, tomli_w.dumps(_facts(plan, search)).encode())
@@ -98,19 +99,23 @@ def _check_place(path: Path) -> None:
     place = path.resolve()
     if place.exists() and not place.is_dir():
         raise ConfigError(f"{path}: is no directory; choose another --out")
-    if (place / "config.toml").exists():
+    if _is_run(place):
         raise ConfigError(f"{path}: is a run directory; choose another --out")
     for above in place.parents:
-        for file, kind in ((STUDY_FILE, "study"), ("config.toml", "run")):
-            if (above / file).exists() and (above / file).is_file():
-                raise ConfigError(
-                    f"{path}: lies within the {kind} {above}; choose an --out outside of it"
-                )
+        kind = "study" if (above / STUDY_FILE).is_file() else "run" if _is_run(above) else None
+        if kind is not None:
+            raise ConfigError(
+                f"{path}: lies within the {kind} {above}; choose an --out outside of it"
+            )
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "config.toml").is_file() and (path / "metrics.jsonl").is_file()
 
 
 def _check_content(path: Path) -> None:
     """Refuse a directory that holds something else than a study."""
-    if (path / STUDY_FILE).exists():
+    if not path.exists() or (path / STUDY_FILE).exists():
         return
     ours = {LOCK, scratch_of(path / STUDY_FILE).name}
     found = sorted(entry.name for entry in path.iterdir() if entry.name not in ours)

@@ -127,7 +127,9 @@ def read_study(path: Path) -> Study:
         seeds=seeds,
         experiment=facts["experiment"],
         environment=facts["environment"],
-        runs=tuple(read_run(path, label, seed) for label in labels for seed in seeds),
+        runs=tuple(
+            _with_search(read_run(path, label, seed), search) for label in labels for seed in seeds
+        ),
         vary=facts["vary"],
         configs={method["label"]: method["config"] for method in facts["methods"]},
         search=search,
@@ -209,6 +211,15 @@ def read_run(study: Path, method: str, seed: int) -> RunRecord:
         moves=moves,
         result=result if status == "finished" else None,
     )
+
+
+def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
+    """Say of a run that a search gave up that it is not merely interrupted."""
+    rungs = search.get("rungs", []) if search is not None else []
+    for rung in rungs:
+        if run.status == "unfinished" and run.seed in rung.get("pruned", []):
+            return dataclasses.replace(run, reason=f"pruned after epoch {rung.get('epochs')}")
+    return run
 
 
 class _DamageError(Exception):

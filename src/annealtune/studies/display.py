@@ -1,0 +1,152 @@
+"""What a person sees of a study: one live table of all that runs, or lines where it is no terminal.
+
+Both look at the files of the runs, so they show the same whichever engine runs them.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live as LiveRegion
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from annealtune.studies.engines import Event, Observer, Task
+from annealtune.training.progress import describe
+
+_SECONDS_BETWEEN_LOOKS = 0.5
+_TAIL = 8192
+_ACTIVE = ("started", "waiting", "retried")
+
+
+class Display(Observer, Protocol):
+    """An observer that knows what it is about to see."""
+
+    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Any:
+        """Show so many tasks, of which some are done, while the context lasts."""
+
+
+class Lines:
+    """A line for everything that happens.
+
+    Args:
+        console: where to.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._total = 0
+        self._counts: Counter[str] = Counter()
+        self._started: dict[Path, float] = {}
+
+    @contextmanager
+    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
+        """Say how much there is to do."""
+        self._total = len(tasks)
+        self._counts = Counter(finished=done)
+        self._started = {}
+        before = f"{title}: " if title else ""
+        self._print(f"{before}{len(tasks) - done} of {len(tasks)} runs to do")
+        yield
+
+    def happened(self, event: Event) -> None:
+        """Say it."""
+        task = event.task
+        if event.kind == "started":
+            self._started[task.path] = time.monotonic()
+        if event.kind in ("finished", "failed"):
+            self._counts[event.kind] += 1
+        self._print(f"{self._position()} {event.kind} {task.name}{self._words(event)}")
+
+    def refresh(self) -> None:
+        """Do nothing: between two events there is nothing to say."""
+
+    def _position(self) -> str:
+        over = self._counts["finished"] + self._counts["failed"]
+        return f"[{over:{len(str(self._total))}}/{self._total}]"
+
+    def _words(self, event: Event) -> str:
+        task = event.task
+        if event.kind == "finished":
+            seconds = time.monotonic() - self._started.get(task.path, time.monotonic())
+            return f": {describe(last_record(task.path))}  ({seconds:.0f} s)"
+        if event.kind == "started" and (epochs := task.epochs_done()):
+            return f" again, {epochs} of {task.config.epochs} epochs are there"
+        return f": {event.detail}" if event.detail else ""
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+class Live(Lines):
+    """A bar for each run that is active, and one for the study; what fails is said above them."""
+
+    @contextmanager
+    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
+        """Draw the bars."""
+        self._looked_at = 0.0
+        bar = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
+        numbers = TextColumn("{task.fields[numbers]}")
+        self._bars = Bars(*bar, numbers, console=self._console)
+        self._whole = Bars(*bar, TimeElapsedColumn(), console=self._console)
+        self._rows: dict[Path, Any] = {}
+        self._total = len(tasks)
+        self._counts = Counter(finished=done)
+        self._study = self._whole.add_task(title or "runs", total=len(tasks), completed=done)
+        with LiveRegion(
+            Group(self._bars, self._whole), console=self._console, refresh_per_second=4
+        ):
+            yield
+
+    def happened(self, event: Event) -> None:
+        """Move the bars; keep a line of what did not go well."""
+        task = event.task
+        if event.kind in _ACTIVE and task.path not in self._rows:
+            self._rows[task.path] = self._bars.add_task(task.name, total=task.epochs, numbers="")
+        if event.kind in ("finished", "failed"):
+            self._counts[event.kind] += 1
+            self._whole.update(
+                self._study, completed=self._counts["finished"] + self._counts["failed"]
+            )
+        if event.kind not in _ACTIVE and task.path in self._rows:
+            self._bars.remove_task(self._rows.pop(task.path))
+        if event.kind in ("failed", "retried", "waiting"):
+            self._print(f"{event.kind} {task.name}: {event.detail}")
+
+    def refresh(self) -> None:
+        """Look at the records of the runs, not more often than a person can read."""
+        if time.monotonic() - self._looked_at < _SECONDS_BETWEEN_LOOKS:
+            return
+        self._looked_at = time.monotonic()
+        for path, row in self._rows.items():
+            record = last_record(path)
+            self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(record))
+
+
+def choose_display(console: Console) -> Lines:
+    """Return the display that suits a console."""
+    return Live(console) if console.is_terminal else Lines(console)
+
+
+def last_record(run: Path) -> dict[str, Any]:
+    """Return the numbers of the last epoch of a run, none if there is no epoch that can be read."""
+    path = run / "metrics.jsonl"
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL))
+            lines = file.read().split(b"\n")[:-1]
+        record = json.loads(lines[-1]) if lines else {}
+    except (OSError, ValueError):
+        return {}
+    return (
+        {key: value for key, value in record.items() if isinstance(value, int | float)}
+        if isinstance(record, dict)
+        else {}
+    )
