@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +20,8 @@ from annealtune.training.config import FREE_KEYS, RunConfig, from_values, read_t
 from annealtune.training.disk import (
     explained,
     read_json,
+    replacing,
     scratch_of,
-    write_atomically,
     write_json,
 )
 from annealtune.training.records import RecordFile
@@ -40,7 +42,6 @@ class RunDirectory:
         self.best_weights = self.path / "best.safetensors"
         self.best_file = self.path / "best.json"
         self.result_file = self.path / "result.json"
-        self._new_best = self.path / "best.new"
         self.checkpoints = Checkpoints(self.path / "checkpoints")
 
     @property
@@ -82,7 +83,7 @@ class RunDirectory:
         """Remove what interrupted writes left behind; files that are not ours stay."""
         ours = (self.config_file, self.best_weights, self.best_file, self.result_file)
         with explained(self.path):
-            for path in (*map(scratch_of, ours), self._new_best):
+            for path in map(scratch_of, ours):
                 path.unlink(missing_ok=True)
             self.checkpoints.remove_scratch()
 
@@ -145,16 +146,13 @@ class RunDirectory:
 
     def save_best(self, model: nn.Module, facts: dict[str, Any]) -> None:
         """Write weights that did better than all before on the validation set."""
-        with explained(self.best_weights):
+        with replacing(self.best_weights) as scratch:
             try:
-                safetensors.torch.save_model(model, str(self._new_best))
-                content = self._new_best.read_bytes()
+                safetensors.torch.save_model(model, str(scratch))
             except safetensors.SafetensorError as error:
-                raise OSError(str(error)) from error
-            finally:
-                self._new_best.unlink(missing_ok=True)
-        write_atomically(self.best_weights, content)
-        write_json(self.best_file, {**facts, "sha256": hashlib.sha256(content).hexdigest()})
+                raise _as_os_error(error) from error
+            digest = _digest(scratch)
+        write_json(self.best_file, {**facts, "sha256": digest})
 
     def load_best(self, model: nn.Module) -> dict[str, Any]:
         """Load the best weights into a model and return what is known of them.
@@ -165,7 +163,7 @@ class RunDirectory:
         if not self.best_file.exists() or not self.best_weights.exists():
             raise RunError(f"{self.path}: has no best weights yet: its first epoch has not ended")
         facts = read_json(self.best_file)
-        if hashlib.sha256(self.best_weights.read_bytes()).hexdigest() != facts.get("sha256"):
+        if _digest(self.best_weights) != facts.get("sha256"):
             raise RunError(
                 f"{self.best_weights}: is damaged, or a run was killed while writing it: its "
                 "digest is not the one in best.json; an unfinished run writes it again with "
@@ -179,6 +177,17 @@ class RunDirectory:
                 f"{' '.join(str(error).split())}"
             ) from error
         return facts
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _as_os_error(error: Exception) -> OSError:
+    """Return what the disk said to a library that hands it on as text alone."""
+    number = re.search(r"os error (\d+)", str(error))
+    return OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError(str(error))
 
 
 def _flat(config: RunConfig) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that a reader finds the old content or the new one, never a part.
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a place to write to; what is there in the end takes the place of ``path`` at once.
 
     Raises:
         RunError: if the disk is full or not writable; the old content is still there.
@@ -41,16 +42,24 @@ def write_atomically(path: Path, content: bytes) -> None:
     scratch = scratch_of(path)
     with explained(path):
         try:
-            with scratch.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            yield scratch
+            _force_to_disk(scratch)
             scratch.replace(path)
-            _sync_directory(path.parent)
+            _force_to_disk(path.parent)
         except OSError:
             with contextlib.suppress(OSError):
                 scratch.unlink()
             raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader finds the old content or the new one, never a part.
+
+    Raises:
+        RunError: if the disk is full or not writable; the old content is still there.
+    """
+    with replacing(path) as scratch:
+        scratch.write_bytes(content)
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -89,8 +98,8 @@ def finite(value: Any) -> Any:
     return value
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
+def _force_to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
