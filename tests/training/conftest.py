@@ -1,0 +1,227 @@
+"""A tiny run, what came out of it, and the program warmed up."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from annealtune.training.config import from_values
+from annealtune.training.entry import run
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+# 180 images to train on, 6 steps an epoch; the net has BatchNorm and dropout.
+TINY = {"model": "small-cnn-w8", "train_size": 200, "batch_size": 30, "epochs": 3, "threads": 1}
+
+
+@pytest.fixture
+def place():
+    """An empty directory, in memory where that exists: runs force every file to disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def tiny():
+    """Makes the config of a run that takes a fraction of a second."""
+    return lambda **changes: from_values({**TINY, **changes})
+
+
+@pytest.fixture
+def tiny_flags():
+    """The same as flags of the program."""
+    pairs = [(f"--{key.replace('_', '-')}", str(value)) for key, value in TINY.items()]
+    return [word for pair in pairs for word in pair]
+
+
+@pytest.fixture
+def complete(tiny, place):
+    """Makes a tiny run and returns its directory."""
+    numbers = iter(range(1000))
+
+    def complete(directory: Path | None = None, **changes) -> Path:
+        directory = directory or place / f"run-{next(numbers)}"
+        run(tiny(**changes), directory)
+        return directory
+
+    return complete
+
+
+def without_seconds(value):
+    """Drop what depends on the clock."""
+    if isinstance(value, dict):
+        return {
+            key: without_seconds(item)
+            for key, item in value.items()
+            if not str(key).endswith("_seconds")
+        }
+    return value
+
+
+def comparable(value):
+    """Make tensors comparable bit by bit with ``==``."""
+    if isinstance(value, torch.Tensor):
+        return str(value.dtype), tuple(value.shape), value.contiguous().numpy().tobytes()
+    if isinstance(value, dict):
+        return {key: comparable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [comparable(item) for item in value]
+    return value
+
+
+@pytest.fixture
+def lines_of():
+    """Reads the records of a run."""
+    return lambda path: [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.fixture
+def newest():
+    """The file of the newest checkpoint and its manifest."""
+
+    def newest(directory: Path, age: int = 0) -> tuple[Path, Path]:
+        manifests = sorted((directory / "checkpoints").glob("*.json"), reverse=True)
+        file = json.loads(manifests[age].read_bytes())["file"]
+        return directory / "checkpoints" / file, manifests[age]
+
+    return newest
+
+
+@pytest.fixture
+def outcome(lines_of, newest):
+    """Everything a finished run has produced, clock readings apart, for comparison with ``==``."""
+
+    def outcome(directory: Path) -> dict:
+        state = torch.load(newest(directory)[0], weights_only=True)
+        del state["seconds"], state["record_sizes"]  # clock readings have no fixed length
+        moves = directory / "moves.jsonl"
+        return {
+            "files": sorted(path.name for path in directory.iterdir()),
+            "weights": (directory / "best.safetensors").read_bytes(),
+            "best": (directory / "best.json").read_text(),
+            "result": without_seconds(json.loads((directory / "result.json").read_text())),
+            "metrics": [without_seconds(line) for line in lines_of(directory / "metrics.jsonl")],
+            "moves": lines_of(moves) if moves.exists() else None,
+            "state": comparable(state),
+        }
+
+    return outcome
+
+
+@pytest.fixture
+def contents():
+    """All files below a directory with their bytes, the empty lock apart."""
+
+    def contents(directory: Path) -> dict[str, bytes]:
+        files = (path for path in directory.rglob("*") if path.is_file() and path.name != ".lock")
+        return {str(path.relative_to(directory)): path.read_bytes() for path in files}
+
+    return contents
+
+
+class Command:
+    """A running command."""
+
+    def __init__(self, ask, request):
+        self._ask, self._request = ask, request
+        self.pid = ask(request)
+
+    def send(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> SimpleNamespace:
+        """Wait for its end; a code below zero is the signal that killed it."""
+        code = self._ask({"wait": self.pid})
+        out, err = (Path(self._request[name]).read_text() for name in ("stdout", "stderr"))
+        return SimpleNamespace(code=code, out=out, err=err)
+
+
+@pytest.fixture(scope="session")
+def _warm_program():
+    command = [sys.executable, "-W", "error", Path(__file__).with_name("warm_program.py")]
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+        text=True,
+    ) as process:
+
+        def ask(request):
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+
+        assert json.loads(process.stdout.readline()) == "ready"
+        yield ask
+        process.stdin.close()
+
+
+@pytest.fixture
+def start(_warm_program, place):
+    """Starts ``annealtune`` with the given words, in ``place``, and does not wait for it."""
+    started = []
+
+    def start(*arguments, setup: str = "") -> Command:
+        number = len(started)
+        request = {
+            "arguments": [str(argument) for argument in arguments],
+            "setup": setup,
+            "directory": str(place),
+            "stdout": str(place / f".stdout-{number}"),
+            "stderr": str(place / f".stderr-{number}"),
+        }
+        started.append(Command(_warm_program, request))
+        return started[-1]
+
+    return start
+
+
+@pytest.fixture
+def program(start):
+    """Runs ``annealtune`` to its end."""
+    return lambda *arguments, setup="": start(*arguments, setup=setup).wait()
+
+
+@pytest.fixture
+def at_call():
+    """Writes Python text that sends the process a signal at the n-th call of a function."""
+
+    def at_call(target: str, count: int, number: int = signal.SIGKILL, *, after: bool = False):
+        module, _, path = target.partition(":")
+        return f"""
+def sabotage():
+    import importlib, os
+    owner = importlib.import_module({module!r})
+    *parents, name = {path!r}.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    real, calls = getattr(owner, name), []
+    def sabotaged(*args, **kwargs):
+        calls.append(None)
+        if len(calls) == {count} and not {after}:
+            os.kill(os.getpid(), {int(number)})
+        value = real(*args, **kwargs)
+        if len(calls) == {count} and {after}:
+            os.kill(os.getpid(), {int(number)})
+        return value
+    setattr(owner, name, sabotaged)
+sabotage()
+"""
+
+    return at_call
+
+
+@pytest.fixture
+def cold_environment():
+    """The environment of a process that starts from nothing."""
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}

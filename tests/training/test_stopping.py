@@ -1,0 +1,135 @@
+"""SIGINT and SIGTERM: saved within one step, their own exit code, and no difference in the end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from annealtune.errors import RunStoppedError
+from annealtune.training import run
+from annealtune.training.checkpoint import Checkpoints
+from annealtune.training.stopping import StopRequest, stop_on_signals
+
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+STEP = "annealtune.training.session:Minibatch._forward"
+# One evaluation at the end of an epoch calls it 6 times for the sample and once for the rest.
+EVALUATION = "annealtune.training.evaluation:F.cross_entropy"
+FORWARDS = 12  # of an epoch of sgd-sa
+
+
+@pytest.fixture
+def flags(tiny_flags):
+    return ["train", *tiny_flags, "--out", "run"]
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize(
+    ("target", "count", "step", "epochs"),
+    [
+        (STEP, 1, 1, 0),
+        (STEP, 2 * FORWARDS, 12, 1),  # in the last step of the second epoch
+        ("annealtune.training.session:evaluate", 1, 6, 0),
+        ("annealtune.training.session:evaluate", 4, 12, 1),
+        ("annealtune.training.entry:evaluate", 1, 18, 3),  # the test set, after all epochs
+        ("annealtune.training.checkpoint:Checkpoints.save", 1, 7, 1),  # found after a step
+    ],
+)
+def test_saves_says_how_to_continue_and_leaves_no_trace(
+    number, target, count, step, epochs, flags, program, at_call, place, complete, outcome
+):
+    stopped = program(*flags, setup=at_call(target, count, number))
+    assert stopped.code == CODES[number]
+    assert stopped.err.splitlines()[-1] == (
+        f"annealtune: {number.name}: saved run at step {step}, {epochs} of 3 epochs complete; "
+        "continue with --out run --resume"
+    )
+    assert "Traceback" not in stopped.err
+    assert not (place / "run" / "result.json").exists()
+    assert Checkpoints(place / "run" / "checkpoints").steps()[0] == step
+    resumed = program("train", "--out", "run", "--resume")
+    assert resumed.code == 0, resumed.err
+    if step < 18:
+        assert f"continuing at step {step}" in resumed.err
+    assert outcome(place / "run") == outcome(complete())
+
+
+def test_debug_keeps_the_exit_code(flags, program, at_call):
+    stopped = program("--debug", *flags, setup=at_call(STEP, 1, signal.SIGTERM))
+    assert stopped.code == 143
+
+
+@pytest.mark.parametrize("first", CODES)
+@pytest.mark.parametrize("second", CODES)
+def test_a_second_signal_ends_it_at_once(first, second, flags, program, at_call, place):
+    # Both within the first forward of the run: nothing can have been saved in between.
+    setup = at_call(STEP, 1, first) + at_call(STEP, 1, second, after=True)
+    stopped = program(*flags, setup=setup)
+    assert stopped.code == -second
+    assert not (place / "run" / "checkpoints").exists()
+
+
+def test_a_model_that_draws_in_evaluation_resumes_the_same(place, program, at_call, outcome):
+    """Saved in the middle of an evaluation, its random numbers are those of before it."""
+    (place / "restless.py").write_text(
+        "import torch\n"
+        "class Net(torch.nn.Sequential):\n"
+        "    def forward(self, x):\n"
+        "        return super().forward(torch.nn.functional.dropout(x, 0.3))\n"
+        "def net(*, channels, image_size, classes):\n"
+        "    return Net(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
+    )
+    flags = ["train", "--model", "restless:net", "--epochs", 3, "--train-size", 100]
+    assert program(*flags, "--out", "whole").code == 0
+    setup = at_call("annealtune.training.session:evaluate", 3, signal.SIGTERM)
+    assert program(*flags, "--out", "stopped", setup=setup).code == 143
+    assert program(*flags, "--out", "stopped", "--resume").code == 0
+    assert outcome(place / "stopped") == outcome(place / "whole")
+
+
+def test_a_real_process(place, cold_environment, tiny_flags):
+    flags = [*tiny_flags, "--epochs", "1000", "--out", "run"]
+    command = [sys.executable, "-m", "annealtune", "train", *flags]
+    process = subprocess.Popen(
+        command, cwd=place, env=cold_environment, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stderr:
+        if line.startswith("epoch 2/"):
+            break
+    process.send_signal(signal.SIGINT)
+    rest = process.stderr.read()
+    process.stderr.close()
+    assert process.wait() == 130
+    assert "SIGINT: saved run at step" in rest
+    assert "Traceback" not in rest
+
+
+class TestStopOnSignals:
+    def test_the_first_is_noted_and_the_handlers_come_back(self):
+        before = [signal.getsignal(number) for number in CODES]
+        with stop_on_signals() as stop:
+            assert stop.signal_number is None
+            os.kill(os.getpid(), signal.SIGTERM)
+            for _ in range(100):
+                if stop.signal_number is not None:
+                    break
+                time.sleep(0.01)
+            assert stop.signal_number == signal.SIGTERM
+        assert [signal.getsignal(number) for number in CODES] == before
+
+    def test_handlers_come_back_after_an_error(self):
+        before = [signal.getsignal(number) for number in CODES]
+        with pytest.raises(KeyError), stop_on_signals():
+            raise KeyError
+        assert [signal.getsignal(number) for number in CODES] == before
+
+
+def test_an_engine_can_ask_for_the_same(tiny, place):
+    stop = StopRequest()
+    stop.signal_number = int(signal.SIGTERM)
+    with pytest.raises(RunStoppedError) as stopped:
+        run(tiny(), place, stop=stop)
+    assert stopped.value.signal_number == signal.SIGTERM
+    assert Checkpoints(place / "checkpoints").steps() == [1]
