@@ -49,13 +49,13 @@ def check_base(owner: str, base: Any) -> None:
         check_group(owner, group)
 
 
-def check_group(owner: str, group: Mapping[str, Any]) -> None:
+def check_group(owner: str, group: Any) -> None:
     """Check that a parameter group can be annealed.
 
     Raises:
         ValueError: if it maximizes: the accept test minimizes.
     """
-    if group.get("maximize"):
+    if isinstance(group, Mapping) and group.get("maximize"):
         raise ValueError(
             f"{owner}: every parameter group must minimize, got one with maximize=True; negate "
             "the loss instead"

@@ -229,8 +229,10 @@ class _Displacement(Optimizer):
         super().__init__(params, {"radius": radius, "scaling": scaling})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if isinstance(param_group, dict):
+            radius = param_group.get("radius", self.defaults["radius"])
+            _check_radius("StochasticSA(radius=...)", radius)
         super().add_param_group(param_group)
-        _check_radius("StochasticSA(radius=...)", self.param_groups[-1]["radius"])
 
     def displace(self, seed: int, sign: float) -> None:
         """Add ``sign * radius * D`` to every weight that is trained."""
