@@ -53,6 +53,11 @@ class Statistics(NamedTuple):
     their own seeds if there is no such seed."""
     common_seeds: tuple[int, ...]
 
+    @property
+    def is_balanced(self) -> bool:
+        """Whether all methods with a number have one for the same seeds: their means compare."""
+        return all(each.n in (0, len(self.common_seeds)) for each in self.summaries)
+
     def summary(self, method: str) -> Summary:
         """Return the summary of a method."""
         return next(summary for summary in self.summaries if summary.method == method)

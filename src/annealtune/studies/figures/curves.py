@@ -1,0 +1,185 @@
+"""A number over the epochs: one thin line a seed, a thick line for their mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from annealtune.studies.measures import number
+from annealtune.studies.results import RunRecord, Study
+
+from .style import THICK, THIN, colour, count_epochs, in_per_cent, in_powers, legend, line
+
+Numbers = NDArray[np.float64]
+Looks = dict[str, dict[str, Any]]
+
+# Beyond this ratio of the largest to the middle value a linear axis shows the largest alone.
+_LOGARITHMIC_BEYOND = 8
+
+
+def has(study: Study, methods: Sequence[str], key: str) -> bool:
+    """Whether any run of these methods has a number under a key."""
+    return any(
+        number(record, key) is not None
+        for run in study.runs
+        if run.method in methods
+        for record in run.metrics
+    )
+
+
+def curve(run: RunRecord, key: str) -> tuple[Numbers, Numbers]:
+    """Return epochs and values of a run; NaN where a value is missing."""
+    points = [(number(record, "epoch"), number(record, key)) for record in run.metrics]
+    known = [(e, np.nan if value is None else value) for e, value in points if e is not None]
+    epochs, values = zip(*known, strict=True) if known else ((), ())
+    return np.array(epochs, dtype=float), np.array(values, dtype=float)
+
+
+def mean_curve(
+    runs: Sequence[RunRecord], key: str, *, over_known: bool = False
+) -> tuple[Numbers, Numbers]:
+    """Return epochs and the mean over finished runs.
+
+    Args:
+        runs: of one method.
+        key: of ``metrics.jsonl``.
+        over_known: leave out runs that have no value in an epoch; else there is no mean in it.
+    """
+    epochs, rows = stack(runs, key)
+    if not len(rows):
+        return epochs, np.array([])
+    if not over_known:
+        return epochs, rows.mean(axis=0)
+    known = np.isfinite(rows)
+    sums, counts = np.where(known, rows, 0).sum(axis=0), known.sum(axis=0)
+    return epochs, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def stack(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:
+    """Return the epochs that all finished runs have, and their values, one row a run."""
+    curves = [curve(run, key) for run in runs if run.status == "finished" and run.metrics]
+    if not curves:
+        return np.array([]), np.empty((0, 0))
+    common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
+    rows = [values[np.isin(epochs, common)] for epochs, values in curves]
+    return np.array(common), np.array(rows)
+
+
+def draw_curves(
+    axes: Axes,
+    runs: Sequence[RunRecord],
+    key: str,
+    color: str,
+    *,
+    over_known: bool = False,
+    **look: Any,
+) -> bool:
+    """Draw the runs of one method.
+
+    A run that did not finish is dotted and no part of the mean.
+
+    Args:
+        axes: to draw into.
+        runs: of one method.
+        key: of ``metrics.jsonl``.
+        color: of its lines.
+        over_known: see `mean_curve`.
+        look: of its lines, besides the colour.
+
+    Returns:
+        Whether there was anything to draw.
+    """
+    drawn = False
+    finished = [run for run in runs if run.status == "finished"]
+    for group, dots in ((finished, {}), ([r for r in runs if r not in finished], {"ls": ":"})):
+        curves = [each for run in group if (each := curve(run, key))[0].size]
+        drawn = drawn or any(np.isfinite(values).any() for _, values in curves)
+        if len(curves) > 1 or (curves and dots):
+            # One line with gaps: less to draw than one line a seed.
+            gap = [np.nan]
+            epochs = np.concatenate([part for e, _ in curves for part in (e, gap)])
+            values = np.concatenate([part for _, v in curves for part in (v, gap)])
+            axes.plot(epochs, values, color=color, **{**THIN, **look, **dots})
+    epochs, mean = mean_curve(finished, key, over_known=over_known)
+    if epochs.size:
+        alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
+        axes.plot(epochs, mean, color=color, **{**THICK, **look, **alone})
+    return drawn
+
+
+def draw_methods(axes: Axes, study: Study, methods: Sequence[str], looks: Looks) -> list[str]:
+    """Draw the runs of several methods.
+
+    Args:
+        axes: to draw into.
+        study: whose runs are drawn.
+        methods: the labels of those to show.
+        looks: by key of ``metrics.jsonl``, what else `draw_curves` takes.
+
+    Returns:
+        The methods that had anything to draw.
+    """
+    found = []
+    for method in methods:
+        color = colour(study.methods, method)
+        drawn = [draw_curves(axes, study.of(method), key, color, **looks[key]) for key in looks]
+        if any(drawn):
+            found.append(method)
+    return found
+
+
+def over_epochs(axes: Axes, study: Study, methods: Sequence[str], key: str, title: str) -> Axes:
+    """Draw one number of several methods over the epochs.
+
+    Args:
+        axes: to draw into.
+        study: whose runs are drawn.
+        methods: the labels of those to show.
+        key: of ``metrics.jsonl``.
+        title: of the vertical axis.
+    """
+    drawn = draw_methods(axes, study, methods, {key: {}})
+    _finish(axes, key, title)
+    legend(axes, [method_line(study, method) for method in drawn])
+    return axes
+
+
+def train_against_validation(
+    axes: Axes, study: Study, methods: Sequence[str], quantity: str
+) -> Axes:
+    """Draw a number on the training set (dashed) and on the validation set (solid).
+
+    Args:
+        axes: to draw into.
+        study: whose runs are drawn.
+        methods: the labels of those to show.
+        quantity: ``"loss"`` or ``"accuracy"``.
+    """
+    looks: Looks = {f"train_eval_{quantity}": {"linestyle": "--"}, f"validation_{quantity}": {}}
+    drawn = draw_methods(axes, study, methods, looks)
+    _finish(axes, f"validation_{quantity}", quantity)
+    kinds = [line("validation", **THICK), line("training", linestyle="--", **THICK)]
+    legend(axes, [*(method_line(study, method) for method in drawn), *kinds])
+    return axes
+
+
+def method_line(study: Study, method: str) -> Any:
+    """Return a legend's line for a method and the number of its finished runs."""
+    n = sum(run.status == "finished" for run in study.of(method))
+    return line(f"{method} (n = {n})", colour(study.methods, method), **THICK)
+
+
+def _finish(axes: Axes, key: str, title: str) -> None:
+    count_epochs(axes)
+    axes.set_ylabel(title)
+    if key.endswith("loss"):
+        values = [np.asarray(each.get_ydata(), dtype=float) for each in axes.lines]
+        seen = np.concatenate([each[np.isfinite(each)] for each in values] or [np.array([])])
+        if seen.size and seen.min() > 0 and seen.max() > _LOGARITHMIC_BEYOND * np.median(seen):
+            in_powers(axes)
+    else:
+        in_per_cent(axes)

@@ -1,0 +1,134 @@
+"""Table 1 as files: ``table.csv`` for programs, ``table.tex`` for a paper.
+
+Neither holds a time: the same study gives the same files, whichever machine ran it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+from .measures import MEASURES, Measure, test_set_chose
+from .results import Study
+from .tables import ResultRow, winners
+
+_TEX_QUANTITY = {"accuracy": r"Accuracy (\%)", "loss": "Loss", "paper_loss": "Loss (paper)"}
+_TEX_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': "{''}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
+
+
+def results_csv(rows: Sequence[ResultRow]) -> str:
+    """Return Table 1 with full precision, one line a run, then the lines about each method.
+
+    Args:
+        rows: of `result_rows`.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    costs = ("best_epoch", "forwards", "backwards")
+    writer.writerow(
+        ["row", "method", "seed", "status", "reason", *costs, *(m.key for m in MEASURES)]
+    )
+    for row in rows:
+        run = row.run
+        result = run.result or {} if run else {}
+        writer.writerow(
+            [
+                row.kind,
+                row.method,
+                "" if run is None else run.seed,
+                "" if run is None else run.status,
+                "" if run is None else run.reason or "",
+                *(result.get(key, "") for key in costs),
+                *(repr(row.values[m]) if m in row.values else "" for m in MEASURES),
+            ]
+        )
+    return text.getvalue()
+
+
+def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Measure]) -> str:
+    """Return Table 1 as a LaTeX tabular with bold winners; needs the package booktabs.
+
+    Args:
+        study: whose table it is.
+        rows: of `result_rows`.
+        measures: the columns.
+    """
+    won = winners(rows)
+    lines = [
+        f"% {_comment(study.command)}",
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{ll{'r' * len(measures)}}}",
+        r"\toprule",
+        *_heads(study, measures),
+    ]
+    before: tuple[str, str | None] | None = None
+    for index, row in enumerate(rows):
+        if row.kind == "median":
+            continue
+        section = (row.kind, row.method if row.kind == "run" else None)
+        if section != before:
+            lines.append(r"\midrule")
+        named = row.kind != "run" or section != before
+        before = section
+        cells = [escape_tex(row.method) if named else "", _seed(row)]
+        cells += [_number(row, measure, (index, measure) in won) for measure in measures]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def escape_tex(text: str) -> str:
+    r"""Return text that LaTeX prints as it is, on one line.
+
+    Example:
+        >>> escape_tex("sgd_sa & 5%")
+        'sgd\\_sa \\& 5\\%'
+    """
+    printable = "".join(character if character.isprintable() else " " for character in text)
+    return " ".join(printable.split()).translate(_TEX_ESCAPES)
+
+
+def _heads(study: Study, measures: Sequence[Measure]) -> list[str]:
+    if not measures:
+        return [r"Method & Seed \\"]
+    groups: dict[str, int] = {}
+    for measure in measures:
+        part = "test" if test_set_chose(study) else measure.part
+        title = f"{measure.epoch.capitalize()} epoch, {part}"
+        groups[title] = groups.get(title, 0) + 1
+    above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{title}}}" for title, n in groups.items())
+    rules, start = [], 3
+    for width in groups.values():
+        rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+        start += width
+    titles = " & ".join(_TEX_QUANTITY[measure.quantity] for measure in measures)
+    return [rf" & & {above} \\", " ".join(rules), rf"Method & Seed & {titles} \\"]
+
+
+def _seed(row: ResultRow) -> str:
+    if row.run is None:
+        return row.kind
+    return str(row.run.seed) if row.run.result is not None else f"{row.run.seed} ({row.run.status})"
+
+
+def _number(row: ResultRow, measure: Measure, is_best: bool) -> str:
+    value = row.values.get(measure)
+    if value is None:
+        return "--"
+    text = measure.number(value).replace("\N{MINUS SIGN}", "-")
+    return rf"\textbf{{{text}}}" if is_best else text
+
+
+def _comment(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
