@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import sys
 from typing import Any
 
 # What [train] brings; without it the optimizers work and the program does not.
 _NEEDED = ("typer", "rich", "pydantic", "tomli_w", "numpy", "safetensors", "filelock", "sklearn")
+
+# The modules that add commands, where they are there.
+_COMMANDS = (
+    "annealtune.training.commands",
+    "annealtune.studies.commands",
+    "annealtune.studies.report_command",
+    "annealtune.studies.reproduce_command",
+)
 
 
 def main() -> None:
@@ -39,8 +48,6 @@ def main() -> None:
 def _app() -> Any:
     import typer
 
-    from annealtune.training import commands
-
     app = typer.Typer(
         help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
         no_args_is_help=True,
@@ -49,7 +56,9 @@ def _app() -> Any:
         pretty_exceptions_enable=False,
         epilog="--debug shows the traceback of an error.",
     )
-    commands.register(app)
+    for name in _COMMANDS:
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name).register(app)
     return app
 
 

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.studies.conduct import forget_failures, tasks_of
+from annealtune.studies.conduct import check_data, forget_failures, tasks_of
 from annealtune.studies.directory import opened
 from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine, Task
 from annealtune.studies.plan import Plan
 from annealtune.studies.results import SEARCH_FILE, RunRecord, Study, read_run, read_study
+from annealtune.training.config import RunConfig
 from annealtune.training.disk import write_json
 from annealtune.training.stopping import StopRequest
 
@@ -103,6 +104,7 @@ def hunt(
         RunError: if every run failed, another process holds the directory, or the disk refuses.
         RunStoppedError: if it was asked to stop; the same call goes on from there.
     """
+    plan = _on_the_same_images(plan)
     method, epochs = _check(plan)
     search = {"kind": KIND, "reduction": halving.reduction}
     if halving.first_rung is not None:
@@ -111,6 +113,7 @@ def hunt(
         tasks = tasks_of(plan, path)
         if retry_failed:
             forget_failures(tasks)
+        check_data([task for task in tasks if not task.is_done()], display)
         log: dict[str, Any] = {**search, "method": method, "vary": plan.vary, "rungs": []}
         ladder = rungs(epochs, len(tasks), halving)
         for number, rung in enumerate(ladder, 1):
@@ -145,6 +148,19 @@ def _check(plan: Plan) -> tuple[str, int]:
             "leave no fresh data to score it on; take --validate-on validation"
         )
     return method, config.epochs
+
+
+def _on_the_same_images(plan: Plan) -> Plan:
+    """Give all seeds one subset and validation split, so that none wins by easier images."""
+
+    def fixed(config: RunConfig) -> RunConfig:
+        varies = plan.vary == "data_seed" or (plan.vary == "seed" and config.data_seed is None)
+        if config.split_seed is not None or not varies:
+            return config
+        return config.model_copy(update={"split_seed": 0})
+
+    configs = {label: fixed(config) for label, config in plan.configs.items()}
+    return dataclasses.replace(plan, configs=configs)
 
 
 def _until(task: Task, epochs: int) -> Task:

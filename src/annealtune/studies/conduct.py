@@ -46,9 +46,25 @@ def conduct(
         if retry_failed:
             forget_failures(tasks)
         left = [task for task in tasks if not task.is_done() and not task.has_failed()]
+        check_data(left, display)
         with display.showing(tasks, len(tasks) - len(left)):
             engine.run(left, display, stop)
     return read_study(path)
+
+
+def check_data(tasks: list[Task], display: Display) -> None:
+    """Look once for data that is published, or fetch it, before many runs do so at once.
+
+    Raises:
+        DataError: if it is missing or damaged.
+    """
+    if not tasks or tasks[0].config.data not in ("cifar10", "fashion-mnist"):
+        return
+    from annealtune.training import data
+
+    config = tasks[0].config
+    with display.downloading() as show:
+        data.load(config.data, data_dir=config.data_dir, download=config.download, progress=show)
 
 
 def tasks_of(plan: Plan, path: Path) -> list[Task]:

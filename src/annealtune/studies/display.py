@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,7 +29,12 @@ _ACTIVE = ("started", "waiting", "retried")
 class Display(Observer, Protocol):
     """An observer that knows what it is about to see."""
 
-    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Any:
+    def downloading(self) -> AbstractContextManager[Any]:
+        """Show downloads while the context lasts; it yields the callback for them."""
+
+    def showing(
+        self, tasks: Sequence[Task], done: int, title: str = ""
+    ) -> AbstractContextManager[None]:
         """Show so many tasks, of which some are done, while the context lasts."""
 
 
@@ -45,6 +50,10 @@ class Lines:
         self._total = 0
         self._counts: Counter[str] = Counter()
         self._started: dict[Path, float] = {}
+
+    def downloading(self) -> AbstractContextManager[Any]:
+        """Show no download."""
+        return nullcontext()
 
     @contextmanager
     def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
@@ -87,6 +96,12 @@ class Lines:
 
 class Live(Lines):
     """A bar for each run that is active, and one for the study; what fails is said above them."""
+
+    def downloading(self) -> AbstractContextManager[Any]:
+        """Show one bar per file."""
+        from annealtune.training.data import download_bar
+
+        return download_bar(self._console)
 
     @contextmanager
     def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:

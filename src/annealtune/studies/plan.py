@@ -83,6 +83,14 @@ class Plan:
             for label, config in self.configs.items()
         ]
 
+    def with_threads(self, threads: int) -> Plan:
+        """Return the plan with a thread count for all runs."""
+        configs = {
+            label: config.model_copy(update={"threads": threads})
+            for label, config in self.configs.items()
+        }
+        return dataclasses.replace(self, configs=configs)
+
     def experiment(self) -> dict[str, Any]:
         """Return what all runs have in common, as plain data."""
         values = self.config_of(self.methods[0])
@@ -235,7 +243,7 @@ def _own_methods(values: Mapping[str, Any], source: str) -> dict[str, dict[str, 
         if not isinstance(table, dict) or not isinstance(table.get("method"), str):
             raise ConfigError(f"{where}: must be a table with a method, got {table!r}")
         if table["method"] not in BUILT_IN:
-            raise _unknown(f"{where}.method", table["method"], BUILT_IN)
+            raise unknown_name(f"{where}.method", table["method"], BUILT_IN)
     return tables
 
 
@@ -256,7 +264,7 @@ def _check_labels(labels: Iterable[str], own: Mapping[str, Any]) -> list[str]:
     labels = list(labels)
     for label in labels:
         if label not in own and label not in BUILT_IN:
-            raise _unknown("methods", label, [*own, *BUILT_IN])
+            raise unknown_name("methods", label, [*own, *BUILT_IN])
     _check_once("methods", [label.lower() for label in labels])
     return labels
 
@@ -267,7 +275,8 @@ def _check_once(key: str, values: Sequence[Any]) -> None:
         raise ConfigError(f"{key}: {', '.join(map(str, twice))} is there more than once")
 
 
-def _unknown(key: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown_name(key: str, name: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a name that is not known, with the nearest one that is."""
     known = list(known)
     near = difflib.get_close_matches(name.lower(), known, n=1)
     hint = f"; did you mean {near[0]!r}? Known" if near else "; known"
