@@ -204,9 +204,9 @@ class Reheating:
 class Automatic:
     r"""A temperature in units of the worsenings that really occur: nothing to choose.
 
-    The first ``probes`` moves are all accepted unless they are not finite. The median of their
-    \|worsening\|, zeros left out, becomes the unit. Then the temperature starts at ``start`` units
-    and falls geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
+    The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
+    measured the temperature is the median so far, 0 before the first: a move that is reckless
+    beside its predecessors is not taken. Then the temperature starts at ``start`` units and falls geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
 
     .. math:: T = unit \cdot start \cdot (end / start)^x \cdot (1 - x)^{quench}
 
@@ -225,7 +225,7 @@ class Automatic:
     Example:
         >>> schedule = Automatic(length=3, probes=1, start=4.0, end=1.0)
         >>> schedule.temperature
-        inf
+        0.0
         >>> schedule.observe(-0.5), schedule.temperature
         (None, 2.0)
         >>> schedule.tick("epoch"), schedule.temperature
@@ -238,7 +238,7 @@ class Automatic:
         length: int | None = None,
         per: Clock = "epoch",
         probes: int = 32,
-        start: float = 10.0,
+        start: float = 3.0,
         end: float = 0.001,
         quench: float = 0.0,
     ) -> None:
@@ -266,9 +266,9 @@ class Automatic:
 
     @property
     def temperature(self) -> float:
-        """The temperature of the next accept test; infinite while the unit is measured."""
+        """The temperature of the next accept test."""
         if self._unit is None:
-            return math.inf
+            return statistics.median(self._measured) if self._measured else 0.0
         since = self._ticks - self._calibrated_at
         if self.length is None:
             return self._unit * (self.start / (1 + since / self.probes))

@@ -65,10 +65,10 @@ def test_decisions_follow_the_temperature_of_the_moment():
         strategy.tick("step")
 
 
-def test_the_move_that_completes_the_measurement_is_itself_accepted():
-    strategy = SimulatedAnnealing(Automatic(probes=1, start=1e-9, end=1e-9))
-    assert strategy.decide(0.0, 1e9, random.Random(0)).accepted
-    assert not strategy.decide(0.0, 1e9, random.Random(0)).accepted
+def test_the_move_that_completes_the_measurement_is_decided_at_the_temperature_before_it():
+    strategy = SimulatedAnnealing(Automatic(probes=1, start=1e9, end=1e9))
+    assert not strategy.decide(0.0, 1.0, random.Random(0)).accepted
+    assert strategy.decide(0.0, 1.0, random.Random(0)).accepted
 
 
 def test_a_schedule_is_copied_so_that_it_can_serve_many_runs():
