@@ -1,0 +1,119 @@
+"""What a step and a run report about themselves."""
+
+import copy
+import dataclasses
+import math
+import pickle
+
+import pytest
+
+from annealtune import SGDSA, Setting, StepInfo, StochasticSA, grid
+from annealtune.optim import Count, Summary
+
+
+def info(**changes):
+    values = {
+        "step": 0,
+        "setting": Setting({"lr": 0.1}),
+        "loss": 1.0,
+        "new_loss": 1.5,
+        "worsening": 0.5,
+        "accept_probability": 0.6,
+        "temperature": 1.0,
+        "accepted": True,
+    }
+    return StepInfo(**{**values, **changes})
+
+
+def test_a_step_is_described_by_what_was_decided(net, loss_of):
+    tuner = SGDSA(net, grid(lr=[50.0, 0.1]), temperature=0.3, seed=4)
+    assert tuner.last_step is None
+    for step in range(20):
+        loss = tuner.step(loss_of)
+        last = tuner.last_step
+        assert last.step == step
+        assert last.setting in tuner.neighborhood
+        assert last.loss == loss.item()
+        assert last.worsening == last.new_loss - last.loss
+        assert last.accept_probability == math.exp(min(-last.worsening / 0.3, 0.0))
+        assert last.temperature == 0.3
+        assert last.probed is True
+        assert last.improved is (last.worsening < 0)
+        assert last.accepted or not last.improved
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(StepInfo)])
+def test_a_step_cannot_be_changed(field):
+    step = info()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        setattr(step, field, 0)
+    with pytest.raises((AttributeError, TypeError)):
+        step.note = "later"
+    with pytest.raises(TypeError):
+        step.setting["lr"] = 1.0
+
+
+def test_a_step_can_be_compared_hashed_copied_and_sent():
+    step = info()
+    assert step == info() != info(step=1)
+    assert len({step, info(), info(step=1)}) == 2
+    assert pickle.loads(pickle.dumps(step)) == copy.deepcopy(step) == step
+
+
+@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
+def test_a_broken_point_is_no_improvement(broken):
+    assert not info(new_loss=broken, worsening=broken - 1.0).improved
+
+
+def test_counts_are_those_of_a_hand(net, loss_of):
+    neighborhood = grid(lr=[50.0, 1.0, 0.1])
+    tuner = SGDSA(net, neighborhood, temperature=30.0, seed=1)
+    tried, improved, accepted = (dict.fromkeys(neighborhood, 0) for _ in range(3))
+    for _ in range(60):
+        tuner.step(loss_of)
+        last = tuner.last_step
+        tried[last.setting] += 1
+        improved[last.setting] += last.new_loss < last.loss
+        accepted[last.setting] += last.accepted
+    summary = tuner.summary()
+    assert summary.settings == {h: Count(tried[h], improved[h], accepted[h]) for h in neighborhood}
+    assert summary.total == (60, sum(improved.values()), sum(accepted.values()))
+    assert summary.total.acceptance_rate == sum(accepted.values()) / 60
+    assert summary.total.improvement_rate == sum(improved.values()) / 60
+    assert summary.total.improved < summary.total.accepted < 60
+
+
+def test_a_summary_is_of_its_moment_and_nobody_can_change_the_counts(net, loss_of):
+    tuner = SGDSA(net)
+    before = tuner.summary()
+    tuner.step(loss_of)
+    assert before.total.tried == 0
+    after = tuner.summary()
+    after.settings.clear()
+    assert tuner.summary().total.tried == 1
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        after.total = Count()
+    with pytest.raises(AttributeError):
+        after.total.tried = 7
+
+
+def test_a_summary_prints_as_a_table():
+    settings = {
+        Setting({"lr": 0.5, "momentum": 0.9}): Count(8, 2, 4),
+        Setting({"lr": 0.05, "momentum": 0.9}): Count(0, 0, 0),
+    }
+    assert str(Summary(Count(8, 2, 4), settings)) == (
+        "setting                tried  improved  accepted\n"
+        "lr=0.5, momentum=0.9       8     25.0%     50.0%\n"
+        "lr=0.05, momentum=0.9      0         -         -\n"
+        "all                        8     25.0%     50.0%"
+    )
+
+
+def test_before_the_first_step_there_are_no_rates(net):
+    for optimizer in (SGDSA(net), StochasticSA(net)):
+        total = optimizer.summary().total
+        assert total == (0, 0, 0)
+        assert math.isnan(total.acceptance_rate)
+        assert math.isnan(total.improvement_rate)
+        assert "nan" not in str(optimizer.summary())
