@@ -154,8 +154,9 @@ def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
 
     def epoch(improving):
         for step in range(10):
-            better = 0.5 if step < improving else 1.0
+            better = 0.5 if step < improving else 1.5
             optimizer.step(scripted([1.0, better, better]))
+        optimizer.step(scripted([1.0, 1.0, 1.0]))  # a tie says nothing
         optimizer.cool()
         return optimizer.radius
 

@@ -33,7 +33,8 @@ class Shrinking:
 
     Args:
         initial: the first radius.
-        below: share of improving moves under which the radius shrinks at the end of the epoch.
+        below: share of improving moves under which the radius shrinks at the end of the epoch;
+            moves that leave the objective as it is, frequent with an accuracy, are not counted.
         factor: what it is divided by.
 
     Example:
@@ -65,7 +66,7 @@ class StochasticSA(OptimizerWrapper):
     Args:
         model_or_params: the module, or parameters or parameter groups (a group may have a
             ``radius`` of its own).
-        radius: epsilon; a number is constant, `Shrinking` adapts it, as the default does.
+        radius: epsilon; a number is constant, `Shrinking` adapts it; by default 0.01.
         preset: ``"paper-text"`` (constant radius 0.01, T0 = 1, alpha = 0.97 per epoch),
             ``"paper-code"`` (the temperature times ``batch_size``, evaluations in evaluation mode,
             the shrinking radius), or None.
@@ -116,7 +117,7 @@ class StochasticSA(OptimizerWrapper):
         model = model_or_params if isinstance(model_or_params, nn.Module) else None
         params: Any = model_or_params if model is None else model.parameters()
         if radius is None:
-            radius = Shrinking().initial if preset == "paper-text" else Shrinking()
+            radius = Shrinking() if preset == "paper-code" else Shrinking().initial
         if preset is not None:
             temperature = preset_temperature(
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
@@ -175,7 +176,7 @@ class StochasticSA(OptimizerWrapper):
         info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
         if not info.accepted:
             self._before.restore()
-        self._epoch_tried += 1
+        self._epoch_tried += info.worsening != 0
         self._epoch_improved += info.improved
         self.last_step = info
         return objective

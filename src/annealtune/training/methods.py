@@ -226,7 +226,7 @@ def _sgd_sa(
 def _stochastic_sa(config: RunConfig, options: SsaOptions, model: nn.Module) -> StochasticSA:
     below = options.shrink_below
     if below is None:
-        below = 0.0 if options.preset == "paper-text" else Shrinking().below
+        below = Shrinking().below if options.preset == "paper-code" else 0.0
     return StochasticSA(
         model,
         radius=Shrinking(options.radius, below=below, factor=options.shrink_factor),

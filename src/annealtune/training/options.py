@@ -121,7 +121,7 @@ class SsaOptions(AnnealingOptions):
     shrink_below: Share | None = Field(
         None,
         description="divide the radius when fewer moves of an epoch improve; 0 never, "
-        "unset 0.6 (never with paper-text)",
+        "unset never (0.6 with paper-code)",
     )
     shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
         10.0, description="what the radius is divided by"
