@@ -1,0 +1,465 @@
+"""The config: every key explained and checked, by name, before anything is loaded."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from annealtune.annealing import Geometric, Reheating
+from annealtune.errors import ConfigError
+from annealtune.training.config import FREE_KEYS, RunConfig, assign, from_values, read_toml
+from annealtune.training.options import Options
+
+METHODS = ("sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate")
+BLOCKS = {
+    field.alias or name: field.annotation
+    for name, field in RunConfig.model_fields.items()
+    if isinstance(field.annotation, type) and issubclass(field.annotation, Options)
+}
+KEYS = [name for name in RunConfig.model_fields if name.replace("_", "-") not in BLOCKS]
+
+
+def refusal(values) -> str:
+    with pytest.raises(ConfigError) as refused:
+        from_values(values)
+    return str(refused.value)
+
+
+class TestEveryKey:
+    def test_each_method_has_its_block(self):
+        assert tuple(BLOCKS) == METHODS
+
+    def test_has_a_description_of_one_line(self):
+        fields = {name: RunConfig.model_fields[name] for name in KEYS}
+        for block, options in BLOCKS.items():
+            fields |= {f"{block}.{name}": field for name, field in options.model_fields.items()}
+        assert len(fields) > 50
+        for name, field in fields.items():
+            assert field.description, name
+            assert "\n" not in field.description, name
+            assert len(field.description) < 120, name
+
+    def test_free_keys_exist(self):
+        assert set(KEYS) >= FREE_KEYS
+
+    def test_nothing_can_be_changed(self):
+        with pytest.raises(ValueError, match="frozen"):
+            from_values({}).epochs = 3
+
+    @pytest.mark.parametrize("method", METHODS)
+    def test_the_block_of_the_method_is_chosen(self, method):
+        config = from_values({"method": method})
+        assert type(config.options) is BLOCKS[method]
+        assert [key for key, value in config.to_dict().items() if isinstance(value, dict)] == [
+            method
+        ]
+
+
+class TestSeeds:
+    def test_one_seed_sets_three(self):
+        assert set(from_values({"seed": 7}).seeds.values()) == {7}
+
+    @pytest.mark.parametrize("name", ["init_seed", "data_seed", "decision_seed"])
+    def test_each_can_be_set_apart(self, name):
+        seeds = from_values({"seed": 7, name: 0}).seeds
+        assert seeds.pop(name) == 0
+        assert set(seeds.values()) == {7}
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("values", "answer"),
+        [
+            ({"epoch": 3}, "config: epoch: is no key; did you mean 'epochs'?"),
+            ({"batchsize": 3}, "config: batchsize: is no key; did you mean 'batch_size'?"),
+            ({"batch-size": 3}, "config: batch-size: is no key; did you mean 'batch_size'?"),
+            ({"sgdsa": {}}, "config: sgdsa: is no key; did you mean 'sgd-sa'?"),
+            (
+                {"sgd-sa": {"temperatur": 1.0}},
+                "config: sgd-sa.temperatur: is no key; did you mean 'temperature'?",
+            ),
+            (
+                {"sgd_sa": {"temperatur": 1.0}},
+                "config: sgd_sa.temperatur: is no key; did you mean 'temperature'?",
+            ),
+            (
+                {"adamw": {"xyz": 1}},
+                "config: adamw.xyz: is no key; known keys: lr, weight_decay",
+            ),
+        ],
+    )
+    def test_a_typo_in_a_key(self, values, answer):
+        assert refusal(values) == answer
+
+    @pytest.mark.parametrize(
+        ("values", "key", "received"),
+        [
+            ({"epochs": "ten"}, "epochs", "'ten'"),
+            ({"epochs": "10"}, "epochs", "'10'"),
+            ({"epochs": 2.5}, "epochs", "2.5"),
+            ({"epochs": True}, "epochs", "True"),
+            ({"epochs": 0}, "epochs", "0"),
+            ({"epochs": None}, "epochs", "None"),
+            ({"epochs": 10**30}, "epochs", "1000000"),
+            ({"batch_size": -1}, "batch_size", "-1"),
+            ({"seed": -1}, "seed", "-1"),
+            ({"seed": 2**63}, "seed", str(2**63)),
+            ({"threads": 0}, "threads", "0"),
+            ({"threads": 10**6}, "threads", "1000000"),
+            ({"pad": -1}, "pad", "-1"),
+            ({"pad": 10**9}, "pad", "1000000000"),
+            ({"reshuffle": "no"}, "reshuffle", "'no'"),
+            ({"reshuffle": 1}, "reshuffle", "1"),
+            ({"validation_fraction": 0}, "validation_fraction", "0"),
+            ({"validation_fraction": 1.0}, "validation_fraction", "1.0"),
+            ({"validation_fraction": math.nan}, "validation_fraction", "nan"),
+            ({"validate_on": "train"}, "validate_on", "'train'"),
+            ({"method": "sgdsa"}, "method", "'sgdsa'"),
+            ({"method": 3}, "method", "3"),
+            ({"data": 3}, "data", "3"),
+            ({"device": "gpu"}, "device", "'gpu'"),
+            ({"device": "cuda:1000"}, "device", "'cuda:1000'"),
+            ({"checkpoint_every": "0"}, "checkpoint_every", "'0'"),
+            ({"checkpoint_every": 0}, "checkpoint_every", "0"),
+            ({"checkpoint_every": "5h"}, "checkpoint_every", "'5h'"),
+            ({"checkpoint_every": -5}, "checkpoint_every", "-5"),
+            ({"checkpoint_every": True}, "checkpoint_every", "True"),
+            ({"image_size": 8}, "image_size", "8"),
+            ({"image_size": [8, 0]}, "image_size.1", "0"),
+            ({"data_dir": "a\nb"}, "data_dir", "a\\nb"),
+            ({"sgd": 3}, "sgd", "3"),
+            ({"sgd": {"lr": -0.1}}, "sgd.lr", "-0.1"),
+            ({"sgd": {"lr": 0}}, "sgd.lr", "0"),
+            ({"sgd": {"lr": "0.1"}}, "sgd.lr", "'0.1'"),
+            ({"sgd": {"lr": math.inf}}, "sgd.lr", "inf"),
+            ({"sgd-sa": {"lr": [0.1, -0.1]}}, "sgd-sa.lr.1", "-0.1"),
+            ({"sgd-sa": {"lr": -0.1}}, "sgd-sa.lr.0", "-0.1"),
+            ({"sgd-sa": {"lr": [10**400]}}, "sgd-sa.lr.0", "1000000"),
+            ({"sgd-sa": {"momentum": [-1.0]}}, "sgd-sa.momentum.0", "-1.0"),
+            ({"sgd-sa": {"weight_decay": [-1.0]}}, "sgd-sa.weight_decay.0", "-1.0"),
+            ({"sgd-sa": {"nesterov": [1]}}, "sgd-sa.nesterov.0", "1"),
+            ({"sgd-sa": {"temperature": -1.0}}, "sgd-sa.temperature", "-1.0"),
+            ({"sgd-sa": {"temperature": math.nan}}, "sgd-sa.temperature", "nan"),
+            ({"sgd-sa": {"cooling_factor": 1.0}}, "sgd-sa.cooling_factor", "1.0"),
+            ({"sgd-sa": {"preset": "paper"}}, "sgd-sa.preset", "'paper'"),
+            ({"ssa": {"radius": 0.0}}, "ssa.radius", "0.0"),
+            ({"ssa": {"shrink_factor": 1.0}}, "ssa.shrink_factor", "1.0"),
+            ({"scheduled-sgd": {"milestones": [1.5]}}, "scheduled-sgd.milestones.0", "1.5"),
+            ({"sgd-momentum": {"momentum": 1.0}}, "sgd-momentum.momentum", "1.0"),
+        ],
+    )
+    def test_a_wrong_value_is_named_with_its_key(self, values, key, received):
+        text = refusal(values)
+        assert text.startswith(f"config: {key}: ")
+        assert f"got {received}" in text or f"got PosixPath('{received}')" in text
+        assert "\n" not in text
+        assert len(text) < 250
+
+    @pytest.mark.parametrize(
+        ("block", "options", "words"),
+        [
+            ("sgd-sa", {"lr": []}, "at least one setting"),
+            ("sgd-sa", {"lr": [0.1, 0.1]}, "different settings"),
+            ("sgd-sa", {"nesterov": [True]}, "nesterov = true needs a momentum above 0"),
+            ("random-rate", {"nesterov": [True], "momentum": [0.0]}, "needs a momentum above 0"),
+            ("sgd-sa", {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "dampening of 0"),
+            ("sgd-momentum", {"nesterov": True, "momentum": 0.0}, "needs a momentum above 0"),
+            ("sgd-sa", {"cooling_factor": 0.5}, "needs a temperature to start from"),
+            ("sgd-sa", {"temperature": 0.0, "cooling_factor": 0.5}, "cannot be cooled"),
+            ("sgd-sa", {"temperature": math.inf, "cooling_factor": 0.5}, "cannot be cooled"),
+            ("ssa", {"floor": 0.1}, "need a cooling_factor"),
+            ("ssa", {"cooling_per": "step"}, "need a cooling_factor"),
+            ("ssa", {"reheat_every": 3}, "need each other"),
+            ("ssa", {"reheat_times": 3}, "need each other"),
+        ],
+    )
+    def test_options_that_contradict_each_other(self, block, options, words):
+        text = refusal({block: options})
+        assert text.startswith(f"config: {block}: ")
+        assert words in text
+
+    @pytest.mark.parametrize(
+        ("values", "words"),
+        [
+            ({"data": "digit"}, "data = 'digit': unknown; did you mean 'digits'?"),
+            ({"model": "vg16-w8"}, "model = 'vg16-w8': unknown; did you mean 'vgg16-w8'?"),
+            ({"model": "mlp-w1000"}, "use -w1 to -w128"),
+            ({"data": "../secret:x"}, "must have the form package.module:factory"),
+            ({"model": "a/b:c"}, "must have the form package.module:factory"),
+            ({"model": "a:b:c"}, "must have the form package.module:factory"),
+            ({"data": ":"}, "must have the form package.module:factory"),
+        ],
+    )
+    def test_an_unknown_name(self, values, words):
+        assert words in refusal(values)
+
+    def test_every_fault_is_named(self):
+        text = refusal({"epochs": 0, "modell": "mlp", "sgd": {"lr": -1.0}})
+        assert len(text.splitlines()) == 3
+        for key in ("epochs", "modell", "sgd.lr"):
+            assert key in text
+
+
+class TestAccepted:
+    def test_a_single_value_is_a_list_of_one(self):
+        config = from_values({"sgd-sa": {"lr": 0.5, "momentum": 0.9, "nesterov": True}})
+        assert [dict(setting) for setting in config.sgd_sa.neighborhood()] == [
+            {"lr": 0.5, "momentum": 0.9, "nesterov": True}
+        ]
+
+    def test_whole_numbers_are_numbers(self):
+        assert from_values({"sgd-sa": {"lr": [1], "temperature": 2}}).sgd_sa.temperature == 2.0
+
+    @pytest.mark.parametrize("every", ["epoch", "1", "500", "5m", 500])
+    def test_checkpoints_by_epochs_steps_or_minutes(self, every):
+        assert from_values({"checkpoint_every": every}).checkpoint_every == str(every)
+
+    def test_what_was_noted_of_the_environment_is_ignored(self):
+        assert from_values({"environment": {"whatever": 1, "torch": []}}) == from_values({})
+
+    def test_the_schedule(self):
+        options = {
+            "temperature": 2.0,
+            "cooling_factor": 0.5,
+            "cooling_per": "step",
+            "floor": 0.1,
+            "reheat_every": 3,
+            "reheat_times": 2,
+        }
+        schedule = from_values({"sgd-sa": options}).sgd_sa.schedule()
+        assert isinstance(schedule, Reheating)
+        assert (schedule.every, schedule.times, schedule.per) == (3, 2, "step")
+        assert isinstance(schedule.schedule, Geometric)
+        assert schedule.temperature == 2.0
+        del options["reheat_every"], options["reheat_times"]
+        schedule = from_values({"ssa": options}).ssa.schedule()
+        for _ in range(9):
+            schedule.tick("step")
+        assert schedule.temperature == 0.1
+        assert from_values({"ssa": {"temperature": math.inf}}).ssa.schedule() == math.inf
+        assert from_values({}).ssa.schedule() is None
+
+
+# --- From values to TOML and back ---
+
+positive = st.integers(1, 2**31 - 1)
+seeds = st.integers(0, 2**63 - 1)
+rates = st.floats(0, 1e30, exclude_min=True)
+not_negative = st.floats(0, 1e30)
+factors = st.floats(0, 1, exclude_min=True, exclude_max=True)
+text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1)
+
+
+def lists(values):
+    return st.lists(values, min_size=1, max_size=3, unique=True) | values
+
+
+neighborhoods = st.fixed_dictionaries(
+    {},
+    optional={
+        "lr": lists(not_negative),
+        "momentum": lists(not_negative),
+        "weight_decay": lists(not_negative),
+        "nesterov": st.just([True, False]) | st.just(False),
+    },
+)
+temperatures = st.fixed_dictionaries({"temperature": not_negative | st.just(math.inf)}) | (
+    st.fixed_dictionaries(
+        {
+            "temperature": st.floats(1e-3, 1e3),
+            "cooling_factor": factors,
+            "cooling_per": st.sampled_from(["epoch", "step"]),
+            "floor": st.floats(0, 1e-3),
+        },
+        optional={"preset": st.sampled_from(["paper-text", "paper-code"])},
+    )
+)
+blocks = {
+    "sgd-sa": st.tuples(neighborhoods, temperatures).map(lambda pair: pair[0] | pair[1]),
+    "random-rate": neighborhoods,
+    "ssa": st.tuples(
+        temperatures,
+        st.fixed_dictionaries(
+            {"radius": rates},
+            optional={"shrink_below": st.floats(0, 1), "objective": st.just("error")},
+        ),
+    ).map(lambda pair: pair[0] | pair[1]),
+    "scheduled-sgd": st.fixed_dictionaries(
+        {"lr": rates, "factor": factors, "milestones": st.lists(st.floats(0, 1), max_size=4)}
+    ),
+    "sgd": st.fixed_dictionaries({"lr": rates}),
+    "adamw": st.fixed_dictionaries({"lr": rates, "weight_decay": not_negative}),
+    "sgd-momentum": st.fixed_dictionaries(
+        {"momentum": st.floats(0.1, 1, exclude_max=True), "nesterov": st.booleans()}
+    ),
+}
+valid = st.fixed_dictionaries(
+    {"method": st.sampled_from(METHODS), **blocks},
+    optional={
+        "data": st.sampled_from(["digits", "cifar10", "image-folder", "my.package:data"]),
+        "data_dir": text,
+        "image_size": st.tuples(positive, positive),
+        "train_size": positive,
+        "model": st.sampled_from(["vgg16-w8", "resnet34", "mlp", "my.package:net"]),
+        "pad": st.integers(0, 64),
+        "epochs": positive,
+        "batch_size": positive,
+        "reshuffle": st.booleans(),
+        "seed": seeds,
+        "init_seed": seeds,
+        "data_seed": seeds,
+        "decision_seed": seeds,
+        "validation_fraction": factors,
+        "threads": st.integers(1, 1024),
+        "channels_last": st.booleans(),
+        "checkpoint_every": positive.map(str) | positive.map("{}m".format) | positive,
+        "device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
+    },
+)
+
+
+@given(values=valid)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_what_is_printed_is_a_config_and_the_same_one(values, place):
+    config = from_values(values)
+    printed = config.to_toml({"torch": "2.13.0", "note": "ignored"})
+    (place / "config.toml").write_text(printed, encoding="utf-8")
+    again = from_values(read_toml(place / "config.toml"))
+    assert again.to_dict() == config.to_dict()
+    assert again.options == config.options
+    assert again.seeds == config.seeds
+    assert again.to_toml({"torch": "2.13.0", "note": "ignored"}) == printed
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=5,
+)
+known_blocks = st.sampled_from(sorted(BLOCKS)).flatmap(
+    lambda name: st.tuples(
+        st.just(name),
+        st.dictionaries(st.sampled_from(sorted(BLOCKS[name].model_fields)), anything, max_size=3),
+    )
+)
+
+
+@given(
+    values=st.dictionaries(
+        st.sampled_from(sorted(KEYS)) | st.text(max_size=5), anything, max_size=4
+    ),
+    block=known_blocks,
+)
+@settings(max_examples=300, deadline=None)
+def test_nonsense_is_refused_in_words(values, block):
+    """Whatever the values: a config, or an error that names a key."""
+    values = {**values, block[0]: block[1]}
+    try:
+        again = from_values(values).to_dict()
+    except ConfigError as refused:
+        words = str(refused)
+    else:
+        assert from_values(again).to_dict() == again
+        return
+    assert words.startswith("config: ")
+
+
+# --- Files and assignments ---
+
+
+class TestFiles:
+    def test_a_file_that_is_not_there(self, place):
+        with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read: No such file"):
+            read_toml(place / "missing.toml")
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"epochs = ", b"epochs: 3", b"\xff\xfe", b"epochs = 1\nepochs = 2", b"n = " + b"9" * 5000],
+    )
+    def test_a_file_that_is_no_toml(self, place, content):
+        (place / "bad.toml").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"bad\.toml: is no valid TOML"):
+            read_toml(place / "bad.toml")
+
+    def test_a_directory(self, place):
+        with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+            read_toml(place)
+
+
+class TestAssignments:
+    @pytest.mark.parametrize(
+        ("assignment", "expected"),
+        [
+            ("epochs=3", {"epochs": 3}),
+            ("sgd.lr=0.5", {"sgd": {"lr": 0.5}}),
+            ("sgd-sa.lr=[0.1, 0.2]", {"sgd-sa": {"lr": [0.1, 0.2]}}),
+            ("sgd-sa.nesterov=true", {"sgd-sa": {"nesterov": True}}),
+            ("sgd-sa.preset=paper-text", {"sgd-sa": {"preset": "paper-text"}}),
+            ("sgd-sa.preset='paper-text'", {"sgd-sa": {"preset": "paper-text"}}),
+            ("sgd-sa.temperature=inf", {"sgd-sa": {"temperature": math.inf}}),
+            ("data=my.package:data", {"data": "my.package:data"}),
+            (" epochs = 3 ", {"epochs": 3}),
+            ("data_dir=a=b", {"data_dir": "a=b"}),
+            ("seed=" + "9" * 5000, {"seed": "9" * 5000}),
+        ],
+    )
+    def test_are_read_as_toml_or_text(self, assignment, expected):
+        values = {}
+        assign(values, assignment)
+        assert values == expected
+
+    def test_keep_what_is_beside(self):
+        values = {"sgd": {"lr": 0.1}, "epochs": 3}
+        assign(values, "sgd.other=1")
+        assert values == {"sgd": {"lr": 0.1, "other": 1}, "epochs": 3}
+
+    @pytest.mark.parametrize("assignment", ["", "=", "=3", "epochs", "sgd.lr", " = 3"])
+    def test_that_are_none(self, assignment):
+        with pytest.raises(ConfigError, match="must be KEY=VALUE"):
+            assign({}, assignment)
+
+    def test_into_what_is_no_table(self):
+        with pytest.raises(ConfigError, match="'epochs' is no table"):
+            assign({"epochs": 3}, "epochs.lr=1")
+
+
+def test_a_config_is_known_without_torch(cold_environment):
+    text = (
+        "import sys, annealtune.training\n"
+        "from annealtune.training.config import from_values\n"
+        "from annealtune.training import commands\n"
+        "print(from_values({'model': 'vgg16'}).to_toml())\n"
+        "assert not {'torch', 'numpy', 'sklearn', 'scipy'} & set(sys.modules), 'heavy'\n"
+        "assert callable(annealtune.training.run) and callable(annealtune.training.load)\n"
+        "import annealtune.training.entry as entry\n"
+        "assert annealtune.training.run is entry.run\n"
+        "assert 'torch' in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", text],
+        env=cold_environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert 'model = "vgg16"' in done.stdout
+
+
+def test_no_other_name_is_exported():
+    import annealtune.training
+
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        annealtune.training.walk  # noqa: B018 - the access is the test
+
+
+def test_paths_stay_paths():
+    assert from_values({"data_dir": "some/where"}).data_dir == Path("some/where")
