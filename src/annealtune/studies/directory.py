@@ -81,17 +81,25 @@ def _locked(path: Path) -> Iterator[None]:
     with explained(path):
         path.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(path / LOCK, timeout=0)
-    try:
-        with explained(path):
-            lock.acquire()
-    except filelock.Timeout:
+    with explained(path):
+        is_ours = acquire(lock)
+    if not is_ours:
         raise RunError(
             f"{path}: another process is working on this study; wait for it or choose another --out"
-        ) from None
+        )
     try:
         yield
     finally:
         lock.release()
+
+
+def acquire(lock: filelock.BaseFileLock) -> bool:
+    """Take a lock if it is free; tell whether it was."""
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        return False
+    return True
 
 
 def _check_place(path: Path) -> None:

@@ -16,13 +16,14 @@ from typing import Protocol
 import filelock
 
 from annealtune.errors import RunError, RunStoppedError
+from annealtune.studies.directory import acquire
 from annealtune.studies.engines import MOST_ATTEMPTS, Event, Observer, Task
 from annealtune.studies.results import FAILURE_FILE, LOG_FILE
 from annealtune.training.disk import explained, write_atomically
 from annealtune.training.stopping import StopRequest
 
 PROGRAM = (sys.executable, "-m", "annealtune")
-SECONDS_BETWEEN_LOOKS = 0.1
+SECONDS_BETWEEN_LOOKS = 0.05
 _LONGEST_REASON = 500
 # Signals of a terminal reach the study alone: it tells each run once to save and leave.
 _OWN_GROUP = 0
@@ -204,13 +205,11 @@ def _stopped(signal_number: int, tasks: Sequence[Task]) -> RunStoppedError:
 def _is_locked(run: Path) -> bool:
     """Tell whether a process is working in a run directory."""
     lock = filelock.FileLock(run / ".lock", timeout=0)
-    try:
-        with explained(run):
-            lock.acquire()
-    except filelock.Timeout:
-        return True
-    lock.release()
-    return False
+    with explained(run):
+        is_ours = acquire(lock)
+    if is_ours:
+        lock.release()
+    return not is_ours
 
 
 def _last_line(log: Path, start: int) -> str:
