@@ -1,6 +1,6 @@
 """Undo by copy: weights and optimizer state, bit for bit.
 
-Undoing a step by arithmetic (``w += lr * grad``) changes about half of all float32 weights, and
+Undoing a step by arithmetic (``w += lr * grad``) leaves rounding errors in many weights, and
 re-pointing ``p.data`` pulls the storage away under whoever else holds it. So everything a step may
 write into is copied before and copied back in place.
 """
