@@ -111,12 +111,7 @@ def read_study(path: Path) -> Study:
     """
     path = Path(path)
     facts = read_facts(path)
-    search: dict[str, Any] | None = None
-    if (path / SEARCH_FILE).exists():
-        try:
-            search = _read_object(path / SEARCH_FILE)
-        except _DamageError as damage:
-            raise ConfigError(f"{path / SEARCH_FILE}: {damage}; restore it or remove it") from None
+    search = _read_search(path / SEARCH_FILE)
     labels = tuple(method["label"] for method in facts["methods"])
     seeds = tuple(facts["seeds"])
     return Study(
@@ -215,11 +210,25 @@ def read_run(study: Path, method: str, seed: int) -> RunRecord:
 
 def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
     """Say of a run that a search gave up that it is not merely interrupted."""
-    rungs = search.get("rungs", []) if search is not None else []
-    for rung in rungs:
-        if run.status == "unfinished" and run.seed in rung.get("pruned", []):
-            return dataclasses.replace(run, reason=f"pruned after epoch {rung.get('epochs')}")
+    for rung in search["rungs"] if search is not None else []:
+        if run.status == "unfinished" and run.seed in rung["pruned"]:
+            return dataclasses.replace(run, reason=f"pruned after epoch {rung['epochs']}")
     return run
+
+
+def _read_search(path: Path) -> dict[str, Any] | None:
+    """Read the log of a search, None if there is none."""
+    try:
+        search = _read_object(path) if path.exists() else None
+        if search is not None:
+            for rung in search["rungs"]:
+                if not isinstance(rung["pruned"], list) or type(rung["epochs"]) is not int:
+                    raise _DamageError("is damaged: its rungs have another form")
+    except (_DamageError, OSError) as error:
+        raise ConfigError(f"{path}: {error}; restore it, or start the search again") from None
+    except (KeyError, TypeError):
+        raise ConfigError(f"{path}: is damaged: it has no rungs; start the search again") from None
+    return search
 
 
 class _DamageError(Exception):
@@ -242,7 +251,7 @@ def _attempt(damages: list[str], read: Any, path: Path) -> Any:
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _DamageError(f"is damaged: {error}") from None
     if not isinstance(content, dict):
         raise _DamageError("is damaged: it must hold a JSON object")
@@ -262,7 +271,7 @@ def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
     for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
         try:
             record = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
             raise _DamageError(f"is damaged in line {number}")

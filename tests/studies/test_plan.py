@@ -1,0 +1,220 @@
+"""A plan is checked whole before anything starts, and says in words what is wrong with it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from annealtune.errors import ConfigError
+from annealtune.studies.plan import BUILT_IN, make_plan, parse_methods, parse_seeds
+from annealtune.training.config import from_values
+
+SOURCE = Path(__file__).parents[2] / "src"
+PRESET = {"preset": "paper-code", "temperature": 512.0, "lr": [0.5, 0.1]}
+
+
+def plan(values=None, **options):
+    return make_plan(values or {}, name="study", **options)
+
+
+# --- Seeds ---
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [
+        ("0-9", tuple(range(10))),
+        ("0,3,5-7", (0, 3, 5, 6, 7)),
+        ("4", (4,)),
+        (" 2 , 1 ", (2, 1)),
+        ("3 - 4", (3, 4)),
+        ([0, 7], (0, 7)),
+        (["0-1", 5], (0, 1, 5)),
+        (3, (3,)),
+    ],
+)
+def test_seeds(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "0-9 or 0,3,5-7"),
+        ("a", "'a'"),
+        ("1,two", "'two'"),
+        ("-1", "'-1'"),
+        ("1.5", "'1.5'"),
+        ("1,,2", "''"),
+        ("9-0", "backwards"),
+        ("1,0-3", "1 is there more than once"),
+        ("0-99999999999", "at most 10000"),
+        ("٣", "'٣'"),
+        ("9" * 30, "9" * 30),
+        ([True], "'True'"),
+        ([1.0], "'1.0'"),
+        ([], "seeds = []"),
+        ({"a": 1}, "seeds = "),
+    ],
+)
+def test_seeds_that_are_none(text, word):
+    with pytest.raises(ConfigError, match="seeds") as refused:
+        parse_seeds(text)
+    assert word in str(refused.value)
+
+
+# --- Methods ---
+
+
+def test_methods_x_seeds_seed_by_seed():
+    runs = plan(methods=["sgd", "adamw"], seeds=[3, 1]).runs()
+    assert [(run.method, run.seed, run.config.method, run.config.seed) for run in runs] == [
+        ("sgd", 3, "sgd", 3),
+        ("adamw", 3, "adamw", 3),
+        ("sgd", 1, "sgd", 1),
+        ("adamw", 1, "adamw", 1),
+    ]
+
+
+@pytest.mark.parametrize("label", BUILT_IN)
+def test_every_built_in_name_is_a_run(label):
+    (run,) = plan({"epochs": 7}, methods=[label], seeds=[5]).runs()
+    assert run.config.method == BUILT_IN[label]["method"]
+    assert run.config.epochs == 7
+    assert run.config.seed == 5
+
+
+def test_a_preset_keeps_the_neighborhood_of_the_block():
+    values = {"sgd-sa": {"lr": [0.5, 0.1], "momentum": [0.0, 0.9]}}
+    configs = plan(values, methods=["sgd-sa", "sgd-sa-paper-text", "sgd-sa-paper-code"]).configs
+    assert [config.sgd_sa.preset for config in configs.values()] == [
+        None,
+        "paper-text",
+        "paper-code",
+    ]
+    assert {config.sgd_sa.neighborhood() for config in configs.values()} == {
+        configs["sgd-sa"].sgd_sa.neighborhood()
+    }
+
+
+def test_the_temperature_of_a_block_is_that_of_its_preset_alone():
+    methods = ["sgd-sa", "sgd-sa-paper-code", "sgd-sa-paper-text"]
+    configs = plan({"sgd-sa": PRESET}, methods=methods).configs
+    assert configs["sgd-sa"] == configs["sgd-sa-paper-code"]
+    assert configs["sgd-sa-paper-code"].sgd_sa.temperature == 512
+    assert configs["sgd-sa-paper-text"].sgd_sa.temperature is None
+    assert configs["sgd-sa-paper-text"].sgd_sa.lr == (0.5, 0.1)
+    cooled = {"temperature": 3.0, "cooling_factor": 0.5, "floor": 0.1}
+    text = plan({"sgd-sa": cooled}, methods=["sgd-sa-paper-text"]).configs["sgd-sa-paper-text"]
+    assert text.sgd_sa.schedule() is None
+    assert text.sgd_sa.floor == 0
+
+
+def test_a_table_of_the_file_goes_before_the_block():
+    values = {
+        "sgd-sa": {"lr": [0.5], "temperature": 1.0},
+        "methods": {
+            "hot": {"method": "sgd-sa", "temperature": 9.0},
+            "wide": {"method": "sgd-sa", "lr": [0.9, 0.1]},
+            "text": {"method": "sgd-sa-paper-text", "momentum": [0.9]},
+        },
+    }
+    configs = plan(values).configs
+    assert list(configs) == ["hot", "wide", "text"]
+    assert (configs["hot"].sgd_sa.temperature, configs["hot"].sgd_sa.lr) == (9.0, (0.5,))
+    assert (configs["wide"].sgd_sa.temperature, configs["wide"].sgd_sa.lr) == (1.0, (0.9, 0.1))
+    assert (configs["text"].sgd_sa.temperature, configs["text"].sgd_sa.preset) == (
+        None,
+        "paper-text",
+    )
+
+
+def test_a_block_may_be_spelled_with_underscores():
+    configs = plan({"sgd_sa": {"lr": [0.5]}}, methods=["sgd-sa", "sgd-sa-paper-text"]).configs
+    assert {config.sgd_sa.lr for config in configs.values()} == {(0.5,)}
+
+
+def test_what_the_file_says_is_studied():
+    table = {"methods": ["sgd", "adamw"], "seeds": "2-3", "vary": "init_seed"}
+    told = plan({"study": table, "method": "ssa"})
+    assert (told.methods, told.seeds, told.vary) == (("sgd", "adamw"), (2, 3), "init_seed")
+    asked = plan({"study": table}, methods=["ssa"], seeds=[0], vary="seed")
+    assert (asked.methods, asked.seeds, asked.vary) == (("ssa",), (0,), "seed")
+    plain = plan({"method": "ssa"})
+    assert (plain.methods, plain.seeds, plain.vary) == (("ssa",), tuple(range(10)), "seed")
+
+
+def test_one_run_ignores_what_the_file_says_of_a_study():
+    values = {"model": "mlp", "study": {"seeds": "0-2"}, "methods": {"a": {"method": "sgd"}}}
+    assert from_values(values) == from_values({"model": "mlp"})
+
+
+@pytest.mark.parametrize("vary", ["init_seed", "data_seed", "decision_seed"])
+def test_one_of_the_seeds_alone(vary):
+    runs = plan({"seed": 7}, methods=["sgd"], seeds=[1, 2], vary=vary).runs()
+    for run in runs:
+        others = {name: seed for name, seed in run.config.seeds.items() if name != vary}
+        assert run.config.seeds[vary] == run.seed
+        assert set(others.values()) == {7}
+
+
+# --- What is refused ---
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "words"),
+    [
+        ({}, {"methods": ["sgdsa"]}, ["methods", "'sgdsa'", "did you mean 'sgd-sa'?"]),
+        ({}, {"methods": ["zzz"]}, ["'zzz'", "known: sgd-sa, ssa"]),
+        ({}, {"methods": ["../sgd"]}, ["'../sgd'", "unknown"]),
+        ({}, {"methods": ["<script>"]}, ["'<script>'", "unknown"]),
+        ({}, {"methods": ["sgd", "sgd"]}, ["methods", "sgd is there more than once"]),
+        ({"method": ["x"]}, {}, ["unknown"]),
+        ({}, {"vary": "epochs"}, ["vary = 'epochs'", "init_seed"]),
+        ({"study": {"seed": 3}}, {}, ["study.seed", "methods, seeds, vary"]),
+        ({"study": {"methods": "sgd"}}, {}, ["study.methods", "'sgd'"]),
+        ({"study": 3}, {}, ["study: must be a table"]),
+        ({"study": {"seeds": "x"}}, {}, ["seeds = 'x'"]),
+        ({"methods": ["sgd"]}, {}, ["methods: must be tables", "study.methods"]),
+        ({"methods": {"a": 3}}, {}, ["methods.a", "table with a method"]),
+        ({"methods": {"a": {"lr": 1}}}, {}, ["methods.a", "table with a method"]),
+        ({"methods": {"a": {"method": "sdg"}}}, {}, ["methods.a.method", "did you mean 'sgd'?"]),
+        ({"methods": {"sgd": {"method": "sgd"}}}, {}, ["methods.sgd", "built-in", "[sgd]"]),
+        ({"methods": {"a": {"method": "sgd", "lrr": 1}}}, {}, ["method 'a'", "'lr'"]),
+        ({"methods": {"a": {"method": "sgd", "lr": -1.0}}}, {}, ["method 'a'", "sgd.lr", "-1.0"]),
+        ({"methods": {"A": {"method": "sgd"}, "a": {"method": "sgd"}}}, {}, ["more than once"]),
+        ({"epoch": 3}, {}, ["did you mean 'epochs'?"]),
+        ({"sgd-sa": 3}, {"methods": ["sgd-sa-paper-text"]}, ["sgd-sa", "got 3"]),
+    ],
+)
+def test_says_what_is_wrong(values, options, words):
+    with pytest.raises(ConfigError) as refused:
+        plan(values, **options)
+    for word in words:
+        assert word in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "label", ["../up", "a/b", "..", ".hidden", "<script>", "a b", "", "a" * 65, "-a", "ä", "a\n"]
+)
+def test_a_name_that_is_no_directory_name_is_refused(label):
+    with pytest.raises(ConfigError, match="letters, digits") as refused:
+        plan({"methods": {label: {"method": "sgd"}}})
+    assert repr(label) in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["", ",", "sgd,", "sgd,,adamw"])
+def test_methods_without_a_name(text):
+    with pytest.raises(ConfigError, match="names with commas"):
+        parse_methods(text)
+
+
+def test_planning_needs_no_torch():
+    code = """
+import sys
+from annealtune.studies import best_seed, commands, plan, reproduce_command, results
+plan.make_plan({}, name="x").runs()
+sys.exit("torch" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True)
