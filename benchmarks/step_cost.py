@@ -34,8 +34,8 @@ from torch.nn import functional
 from torch.optim import SGD, AdamW, Optimizer
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from annealtune import SGDSA, EmbeddedTuner, grid
-from annealtune.annealing import PAPER_RATES
+from annealtune import SGDSA, EmbeddedTuner
+from annealtune.annealing import PAPER_RATES, SimulatedAnnealing, Verdict
 from annealtune.training.models import build
 
 COST_TARGET, BOOKKEEPING_TARGET = 1.40, 0.05
@@ -150,6 +150,13 @@ def sgd(task: Task, momentum: float = 0.0) -> SGD:
     return SGD(task.net.parameters(), lr=0.05, momentum=momentum)
 
 
+class Refusal(SimulatedAnnealing):
+    """Undo every step."""
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        return super().decide(value, new_value, rng)._replace(accepted=False)
+
+
 def paper_code(task: Task) -> SGDSA:
     return SGDSA(task.net, preset="paper-code", batch_size=task.batch_size)
 
@@ -162,7 +169,7 @@ METHODS: dict[str, tuple[Callable[..., None], Callable[[Task], tuple[Any, ...]]]
     "SGD and a forward without gradients": (plain, lambda t: (sgd(t), 1)),
     OURS: (ours, lambda t: (SGDSA(t.net),)),
     "SGDSA, step(loss=, probe=)": (ours_with_probe, lambda t: (SGDSA(t.net),)),
-    "SGDSA, every step undone": (ours, lambda t: (SGDSA(t.net, grid(lr=[1e9]), temperature=0.0),)),
+    "SGDSA, every step undone": (ours, lambda t: (SGDSA(t.net, strategy=Refusal(0.0)),)),
     "SGDSA, paper-code": (ours, lambda t: (paper_code(t),)),
     "the authors' procedure": (authors_procedure, lambda _: (PAPER_RATES, random.Random(0))),
     "SAM": (sam, lambda t: (sgd(t),)),
