@@ -10,13 +10,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
-from .measures import Measure
+from .measures import DIGITS, Measure
 
 SIGNIFICANCE_LEVEL = 0.05
 CONFIDENCE_LEVEL = 0.95
 RESAMPLES = 9999
-# Accuracies are ratios of counts: their differences are equal up to the last bits only.
-_DIGITS = 12
 
 
 class Comparison(NamedTuple):
@@ -88,7 +86,7 @@ def compare(
         measure: says which of two numbers is the better one.
     """
     seeds = sorted(first_scores.keys() & second_scores.keys())
-    differences = [round(first_scores[seed] - second_scores[seed], _DIGITS) for seed in seeds]
+    differences = [round(first_scores[seed] - second_scores[seed], DIGITS) for seed in seeds]
     sign = 1 if measure.higher_is_better else -1
     low, high = bootstrap_interval(differences)
     p_value = signed_rank_p_value(differences)

@@ -9,6 +9,9 @@ from typing import Any, Literal, NamedTuple
 from .results import RunRecord, Study
 
 NOT_AVAILABLE = "n/a"
+# Accuracies are ratios of counts: equal ones, their means and differences agree to so many digits,
+# not to the last bit.
+DIGITS = 12
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -143,6 +146,12 @@ def main_measure(study: Study) -> Measure:
     if test_set_chose(study):
         return Measure("last", "validation", "accuracy")
     return Measure("best", "test", "accuracy")
+
+
+def kind_of(study: Study, method: str) -> str:
+    """Return the method behind a label, which may be a name of the user's own."""
+    configs = [study.configs.get(method, {}), *(run.config for run in study.of(method))]
+    return next((str(each["method"]) for each in configs if "method" in each), method)
 
 
 def record_of(run: RunRecord, epoch: Any) -> Mapping[str, Any]:

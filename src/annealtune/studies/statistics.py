@@ -12,7 +12,7 @@ from statistics import fmean, median, stdev
 from typing import NamedTuple
 
 from .comparisons import Comparison, compare, corrected
-from .measures import MEASURES, Measure, score
+from .measures import DIGITS, MEASURES, Measure, score
 from .results import Study
 
 
@@ -129,7 +129,7 @@ def _ranking(
 ) -> tuple[str, ...]:
     sign = -1 if measure.higher_is_better else 1
     means = {
-        method: sign * fmean([values[seed] for seed in common] or values.values())
+        method: sign * round(fmean([values[s] for s in common] or values.values()), DIGITS)
         for method, values in scores.items()
         if values
     }

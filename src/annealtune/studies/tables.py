@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from .measures import MEASURES, Measure, score, test_set_chose
+from .measures import DIGITS, MEASURES, Measure, score, test_set_chose
 from .results import RunRecord, Study
 from .statistics import Statistics
 
@@ -36,6 +36,8 @@ class Cell(NamedTuple):
     """What the cell is sorted by."""
     is_best: bool = False
     is_number: bool = True
+    span: int = 1
+    """How many columns it takes."""
 
 
 class Table(NamedTuple):
@@ -52,6 +54,14 @@ class Table(NamedTuple):
     rows: tuple[tuple[Cell, ...], ...]
     groups: tuple[tuple[str, int], ...] = ()
     footer: tuple[tuple[Cell, ...], ...] = ()
+
+    @property
+    def texts(self) -> tuple[bool, ...]:
+        """Whether each column holds text; numbers stand to the right."""
+        whole = [row for row in self.rows if len(row) == len(self.columns)]
+        if not whole:
+            return tuple(place != 1 for place in range(len(self.columns)))
+        return tuple(not cell.is_number for cell in whole[0])
 
 
 def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[ResultRow]:
@@ -88,7 +98,11 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
             rivals.setdefault((row.kind, row.run.seed if row.run else None), []).append(index)
     for (kind, _), group in rivals.items():
         for measure in MEASURES:
-            values = {i: rows[i].values[measure] for i in group if measure in rows[i].values}
+            values = {
+                i: round(rows[i].values[measure], DIGITS)
+                for i in group
+                if measure in rows[i].values
+            }
             is_fair = kind == "run" or len({seeds[rows[i].method, measure] for i in values}) == 1
             if is_fair and len(set(values.values())) > 1:
                 best = measure.best(list(values.values()))
@@ -116,31 +130,43 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     won = winners(rows)
     body, footer = [], []
     for index, row in enumerate(rows):
-        cells = (
-            Cell(row.method, row.method, is_number=False),
-            _seed_cell(row),
-            *(_value_cell(row, measure, (index, measure) in won) for measure in measures),
+        values = (
+            (_state_cell(row.run, len(measures)),)
+            if row.run is not None and row.run.result is None
+            else tuple(_value_cell(row, m, (index, m) in won) for m in measures)
         )
-        (body if row.kind == "run" else footer).append(cells)
+        cells = (Cell(row.method, row.method, is_number=False), _seed_cell(row), *values)
+        if row.kind != "median":
+            (body if row.kind == "run" else footer).append(cells)
     part = "test" if test_set_chose(study) else "validation"
     groups = []
     for place in dict.fromkeys((m.epoch, m.part) for m in measures):
         epoch, of = place
         title = f"{epoch} epoch, {part if of == 'validation' else of} set"
         groups.append((title, sum((m.epoch, m.part) == place for m in measures)))
+    titles = [m.quantity_title for m in measures] or ["state"]
     return Table(
-        ("method", f"{study.vary.replace('_', ' ')}", *(m.quantity_title for m in measures)),
+        ("method", study.vary.replace("_", " "), *titles),
         tuple(body),
         (("", 2), *groups) if groups else (),
-        tuple(footer),
+        tuple(footer) if measures else (),
     )
+
+
+def state_of(run: RunRecord) -> str:
+    """Return in words why a run has no result."""
+    state = {"missing": "not begun", "unfinished": "not finished"}.get(run.status, run.status)
+    return f"{state}: {run.reason}" if run.reason else state
 
 
 def _seed_cell(row: ResultRow) -> Cell:
     if row.run is None:
         return Cell(row.kind, is_number=False)
-    text = str(row.run.seed)
-    return Cell(text if row.run.result is not None else f"{text} {row.run.status}", row.run.seed)
+    return Cell(str(row.run.seed), row.run.seed)
+
+
+def _state_cell(run: RunRecord, span: int) -> Cell:
+    return Cell(state_of(run), is_number=False, span=max(1, span))
 
 
 def _value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from annealtune.studies.results import Study
 
 from .curves import Looks, draw_methods, method_line
-from .style import THICK, count_epochs, in_per_cent, in_powers, legend, line
+from .style import count_epochs, in_per_cent, in_powers, legend
 
 
 def probability(
@@ -50,8 +50,7 @@ def worsening_moves(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     looks: Looks = {"accepted_worsening": {}, "rejected_worsening": {"linestyle": "--"}}
     drawn = draw_methods(axes, study, methods, looks)
     count_epochs(axes)
-    axes.set_ylabel("worsening moves an epoch")
+    axes.set_ylabel("worsening moves (dashed: rejected)")
     axes.set_ylim(bottom=0)
-    kinds = [line("accepted", **THICK), line("rejected", linestyle="--", **THICK)]
-    legend(axes, [*(method_line(study, method) for method in drawn), *kinds])
+    legend(axes, [method_line(study, method) for method in drawn])
     return axes

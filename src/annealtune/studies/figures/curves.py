@@ -93,22 +93,19 @@ def draw_curves(
     Returns:
         Whether there was anything to draw.
     """
-    drawn = False
     finished = [run for run in runs if run.status == "finished"]
-    for group, dots in ((finished, {}), ([r for r in runs if r not in finished], {"ls": ":"})):
-        curves = [each for run in group if (each := curve(run, key))[0].size]
-        drawn = drawn or any(np.isfinite(values).any() for _, values in curves)
-        if len(curves) > 1 or (curves and dots):
-            # One line with gaps: less to draw than one line a seed.
-            gap = [np.nan]
-            epochs = np.concatenate([part for e, _ in curves for part in (e, gap)])
-            values = np.concatenate([part for _, v in curves for part in (v, gap)])
-            axes.plot(epochs, values, color=color, **{**THIN, **look, **dots})
+    others = [run for run in runs if run.status != "finished"]
+    curves = [curve(run, key) for run in (*finished, *others)]
+    if len(finished) > 1:
+        axes.plot(*_joined(curves[: len(finished)]), color=color, **{**THIN, **look})
+    if others:
+        dotted = {**THIN, **look, "linestyle": ":"}
+        axes.plot(*_joined(curves[len(finished) :]), color=color, **dotted)
     epochs, mean = mean_curve(finished, key, over_known=over_known)
     if epochs.size:
         alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
         axes.plot(epochs, mean, color=color, **{**THICK, **look, **alone})
-    return drawn
+    return any(np.isfinite(values).any() for _, values in curves)
 
 
 def draw_methods(axes: Axes, study: Study, methods: Sequence[str], looks: Looks) -> list[str]:
@@ -161,9 +158,8 @@ def train_against_validation(
     """
     looks: Looks = {f"train_eval_{quantity}": {"linestyle": "--"}, f"validation_{quantity}": {}}
     drawn = draw_methods(axes, study, methods, looks)
-    _finish(axes, f"validation_{quantity}", quantity)
-    kinds = [line("validation", **THICK), line("training", linestyle="--", **THICK)]
-    legend(axes, [*(method_line(study, method) for method in drawn), *kinds])
+    _finish(axes, f"validation_{quantity}", f"{quantity} (dashed: training)")
+    legend(axes, [method_line(study, method) for method in drawn])
     return axes
 
 
@@ -171,6 +167,15 @@ def method_line(study: Study, method: str) -> Any:
     """Return a legend's line for a method and the number of its finished runs."""
     n = sum(run.status == "finished" for run in study.of(method))
     return line(f"{method} (n = {n})", colour(study.methods, method), **THICK)
+
+
+def _joined(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
+    """Join curves into one line with gaps: less to write down than one line a seed."""
+    gap = np.array([np.nan])
+    return (
+        np.concatenate([part for epochs, _ in curves for part in (epochs, gap)]),
+        np.concatenate([part for _, values in curves for part in (values, gap)]),
+    )
 
 
 def _finish(axes: Axes, key: str, title: str) -> None:

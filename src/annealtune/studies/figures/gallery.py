@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from annealtune.studies.measures import Measure, main_measure
+from annealtune.studies.measures import Measure, kind_of, main_measure
 from annealtune.studies.results import Study
 from annealtune.studies.statistics import scores_of
 
@@ -33,12 +33,6 @@ def plates(study: Study) -> list[Plate]:
         _costs,
     )
     return [plate for make in makers for plate in make(study) if plate.panels]
-
-
-def kind_of(study: Study, method: str) -> str:
-    """Return the method behind a label, which may be a name of the user's own."""
-    configs = [study.configs.get(method, {}), *(run.config for run in study.of(method))]
-    return next((str(each["method"]) for each in configs if "method" in each), method)
 
 
 def _figure_1(study: Study) -> list[Plate]:
@@ -81,8 +75,8 @@ def _figure_2(study: Study) -> list[Plate]:
         Plate(
             "figure-2",
             "Optimization on the training set",
-            "Figure 2 of the paper. Left: min(1, exp(\N{MINUS SIGN}worsening / T)), averaged over "
-            f"the moves of an epoch. Right: accuracy on {sample} random training minibatches. "
+            "Figure 2 of the paper. (a) min(1, exp(\N{MINUS SIGN}worsening / T)), averaged over "
+            f"the moves of an epoch. (b) Accuracy on {sample} random training minibatches. "
             f"{_LINES}",
             _kept(panels),
         )
@@ -92,13 +86,13 @@ def _figure_2(study: Study) -> list[Plate]:
 def _figures_3_and_4(study: Study) -> list[Plate]:
     if set(_of_kind(study, "ssa", "sgd")) == set(study.methods) and _figure_1(study):
         return []  # Figure 1 shows all there is
-    model = str(study.experiment.get("model", ""))
-    if model.startswith("resnet"):
-        which = "Figure 3 of the paper"
-    elif model.startswith("vgg"):
-        which = "Figure 4 of the paper"
+    model, data = (str(study.experiment.get(key, "")) for key in ("model", "data"))
+    if data == "cifar10" and model.startswith("resnet34"):
+        which = f"Figure 3 of the paper (ResNet34 on CIFAR-10), here {model}"
+    elif data == "cifar10" and model.startswith("vgg16"):
+        which = f"Figure 4 of the paper (VGG16 on CIFAR-10), here {model}"
     else:
-        which = "Figures 3 and 4 of the paper, for another net"
+        which = "What Figures 3 and 4 of the paper show for ResNet34 and VGG16 on CIFAR-10"
     return [
         Plate(
             "figure-3-4",
@@ -160,7 +154,7 @@ def _settings(study: Study) -> list[Plate]:
             "settings",
             "Which settings were accepted when",
             "Beyond the paper. The share of the moves with each setting of H that was accepted, "
-            "over all seeds; empty where the setting was not tried.",
+            "over all seeds; grey where the setting was not tried.",
             tuple(panels),
         )
     ]

@@ -17,6 +17,7 @@ from .style import HEIGHT, count_epochs, in_per_cent, label
 
 _LABELS = 24
 _SHADES = 10
+_NEVER = "#b8b8b8"
 
 
 class AcceptanceMap(NamedTuple):
@@ -64,14 +65,15 @@ def acceptance_map(runs: Sequence[RunRecord]) -> AcceptanceMap | None:
 
 
 def draw_acceptance(axes: Axes, found: AcceptanceMap) -> Axes:
-    """Draw a map: the lighter, the more often accepted; empty where never tried."""
+    """Draw a map: the lighter, the more often accepted; grey where never tried."""
     height, width = found.rates.shape
+    colours = colormaps["viridis"].resampled(_SHADES).with_extremes(bad=_NEVER)
     image = axes.imshow(
         found.rates,
         aspect="auto",
         interpolation="none",
         extent=(0.5, width + 0.5, height - 0.5, -0.5),
-        cmap=colormaps["cividis"].resampled(_SHADES),
+        cmap=colours,
         vmin=0,
         vmax=1,
     )

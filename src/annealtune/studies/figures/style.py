@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -92,14 +91,17 @@ def label(text: str) -> str:
 
 
 def legend(axes: Axes, handles: Sequence[Any]) -> None:
-    """Put a legend above the axes, in as many columns as fit."""
+    """Put a legend above the axes, row by row, in as many columns as fit."""
     if not handles:
         return
     widest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 56 // (widest + 7)))
-    # A legend is filled column by column; this order reads row by row.
-    rows = [list(handles[i : i + columns]) for i in range(0, len(handles), columns)]
-    ordered = [h for column in itertools.zip_longest(*rows) for h in column if h is not None]
+    starts = range(0, len(handles), columns)
+    rows = [handles[start : start + columns] for start in starts]
+    # A legend is filled column by column: what is missing in a row keeps its place.
+    nothing = Line2D([], [], linestyle="none", label=" ")
+    filled = [(*row, *[nothing] * (columns - len(row))) for row in rows]
+    ordered = [handle for column in zip(*filled, strict=True) for handle in column]
     axes.legend(
         handles=ordered,
         loc="lower left",
@@ -129,10 +131,10 @@ def in_per_cent(axes: Axes, axis: str = "y") -> None:
 def in_powers(axes: Axes) -> None:
     """Use a logarithmic vertical axis with plain numbers."""
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.3g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     low, high = axes.get_ylim()
     is_narrow = high / low < 20
-    minor = FuncFormatter(lambda value, _: f"{value:.3g}" if is_narrow else "")
+    minor = FuncFormatter(lambda value, _: f"{value:g}" if is_narrow else "")
     axes.yaxis.set_minor_formatter(minor)
 
 
