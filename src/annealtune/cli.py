@@ -27,9 +27,8 @@ def main() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         sys.exit(_fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2))
-    sys.path.append(
-        ""
-    )  # the working directory, where the module of a package.module:factory may lie
+    # The working directory: the module of a package.module:factory may lie there.
+    sys.path.append("")
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
 

@@ -14,7 +14,7 @@ from annealtune.errors import ConfigError, RunError, RunStoppedError
 from annealtune.training import data, models
 from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.directory import RunDirectory
-from annealtune.training.disk import write_atomically, write_json
+from annealtune.training.disk import read_json, write_atomically, write_json
 from annealtune.training.environment import best_device, describe_environment, is_available
 from annealtune.training.evaluation import Scores, evaluate
 from annealtune.training.events import EventFile
@@ -177,7 +177,7 @@ class _Run:
             "training_seconds": session.seconds,
         }
         write_json(self.directory.result_file, result)
-        return result
+        return read_json(self.directory.result_file)  # the same whether it is new or not
 
     def _load(self) -> None:
         """Continue from the newest good checkpoint; forget what was recorded after it."""
