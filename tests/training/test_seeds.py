@@ -106,6 +106,15 @@ class TestSets:
         assert images_of(one.validation_batches) == images_of(again.validation_batches)
         assert images_of(one.validation_batches) != images_of(other.validation_batches)
 
+    def test_the_images_can_be_kept_while_their_order_varies(self, session):
+        one, other = session(split_seed=5, data_seed=1), session(split_seed=5, data_seed=2)
+        assert images_of(one.validation_batches) == images_of(other.validation_batches)
+        assert images_of(one.train_batches) == images_of(other.train_batches)
+        orders = [[labels.tolist() for _, labels in made.train_batches] for made in (one, other)]
+        assert orders[0] != orders[1]
+        apart = session(split_seed=6, data_seed=1)
+        assert images_of(one.validation_batches) != images_of(apart.validation_batches)
+
     def test_a_subset_has_its_size_and_lies_in_a_larger_one(self, session):
         small = session(train_size=100, validate_on="test")
         large = session(train_size=300, validate_on="test")

@@ -126,6 +126,18 @@ class TestStopOnSignals:
         assert [signal.getsignal(number) for number in CODES] == before
 
 
+def test_after_so_many_epochs(flags, program, place, complete, outcome):
+    for epoch in (1, 2):
+        stopped = program(*flags, "--stop-after", epoch, "--resume")
+        assert stopped.code == 0
+        assert f"far enough: saved run at step {6 * epoch}, {epoch} of 3 epochs" in stopped.err
+        assert not (place / "run" / "result.json").exists()
+    again = program(*flags, "--stop-after", 2, "--resume")
+    assert "far enough" in again.err
+    assert program(*flags, "--resume").code == 0
+    assert outcome(place / "run") == outcome(complete())
+
+
 def test_an_engine_can_ask_for_the_same(tiny, place):
     stop = StopRequest()
     stop.signal_number = int(signal.SIGTERM)

@@ -1,0 +1,149 @@
+"""Precision, memory format and compilation change the speed, not what a run is."""
+
+import functools
+import shutil
+import signal
+
+import pytest
+import torch
+
+from annealtune.errors import ConfigError
+from annealtune.training import data, run
+from annealtune.training.session import Session
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits")
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
+def test_runs_and_resumes_the_same(program, at_call, tiny_flags, place, outcome, precision, method):
+    flags = ["train", *tiny_flags, "--precision", precision, "--method", method]
+    whole = program(*flags, "--out", "whole")
+    assert whole.code == 0, whole.err
+    setup = at_call("annealtune.training.session:Minibatch._forward", 17)
+    killed = program(*flags, "--out", "killed", "--checkpoint-every", 2, setup=setup)
+    assert killed.code == -signal.SIGKILL
+    assert program(*flags, "--out", "killed", "--resume").code == 0
+    assert outcome(place / "killed") == outcome(place / "whole")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+def test_the_forward_has_the_precision_it_is_given(tiny, digits, precision):
+    session = Session(tiny(precision=precision, device="cpu"), digits)
+    found = set()
+    session.model.register_forward_hook(lambda *args: found.add(args[2].dtype))
+    next(session.train())
+    session.scores(lambda: None)
+    expected = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    assert found == {expected[precision]}
+    assert {p.dtype for p in session.model.parameters()} == {torch.float32}
+
+
+def test_fp32_and_bf16_agree_roughly_and_not_exactly(complete, lines_of):
+    losses = [
+        lines_of(complete(precision=precision, method="sgd") / "metrics.jsonl")[-1]["train_loss"]
+        for precision in ("fp32", "bf16", "fp16")
+    ]
+    assert len(set(losses)) == 3
+    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=0.05)
+
+
+OVERFLOWING = """
+import torch
+from torch import nn
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return 30 * x
+
+def net(*, channels, image_size, classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, classes), Scaled())
+"""
+
+
+def test_a_step_the_scaler_skips_leaves_the_next_ones_dropout_alone(
+    tiny, digits, place, monkeypatch
+):
+    """At rate 0 nothing can get better or worse, unless the probe draws another dropout mask."""
+    (place / "overflowing.py").write_text(OVERFLOWING)
+    monkeypatch.syspath_prepend(str(place))
+    options = {"sgd-sa": {"lr": [0.0]}}
+    config = tiny(model="overflowing:net", precision="fp16", device="cpu", **options)
+    session = Session(config, digits)
+    moves = []
+    for _ in range(3):
+        before = len(moves)
+        moves.extend(session.method._optimizer.last_step for _ in session.train())
+        assert len(moves) == before + 6
+        session.end_epoch(*session.scores(lambda: None))
+    made = [info for info, earlier in zip(moves[1:], moves, strict=False) if info is not earlier]
+    assert moves[0] is None, "the test needs a gradient that overflows"
+    assert len(made) >= 5
+    assert {info.worsening for info in made} == {0.0}
+
+
+class TestMemoryFormat:
+    def test_both_give_the_same_up_to_rounding(self, complete, lines_of):
+        found = [
+            lines_of(complete(channels_last=last, method="sgd") / "metrics.jsonl")
+            for last in (True, False)
+        ]
+        for one, other in zip(*found, strict=True):
+            assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3)
+            assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-2)
+
+    @pytest.mark.parametrize(
+        ("model", "given", "expected"),
+        [
+            ("small-cnn-w8", None, True),
+            ("small-cnn-w8", False, False),
+            ("mlp", None, False),
+            ("mlp", True, True),
+        ],
+    )
+    def test_where_the_model_convolves_unless_given(self, tiny, digits, model, given, expected):
+        session = Session(tiny(model=model, channels_last=given, device="cpu"), digits)
+        assert session.channels_last is expected
+        if model != "mlp":
+            weight = session.model.features[4].weight
+            assert weight.is_contiguous(memory_format=torch.channels_last) is expected
+
+
+class TestCompile:
+    @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "sgd"])
+    def test_a_compiled_model_is_the_same_model(self, complete, outcome, monkeypatch, method):
+        """With the backend that runs the captured graph as it is."""
+        expected = outcome(complete(method=method, epochs=2))
+        monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+        assert outcome(complete(method=method, epochs=2, compile=True)) == expected
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(not shutil.which("g++"), reason="the compiler of torch needs g++")
+    def test_with_torchs_own_backend(self, complete, lines_of, tiny):
+        plain, compiled = (
+            lines_of(complete(method="sgd", epochs=2, compile=flag) / "metrics.jsonl")[-1]
+            for flag in (False, True)
+        )
+        assert compiled["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("device", ["cuda", "cuda:3"])
+def test_a_device_that_is_not_here(tiny, place, device):
+    with pytest.raises(ConfigError, match=f"device = '{device}': is not available"):
+        run(tiny(device=device), place)
+    assert not (place / "config.toml").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_run_of_another_machine_can_be_scored_here(complete, program):
+    directory = complete(epochs=1)
+    config = directory / "config.toml"
+    config.write_text(config.read_text().replace('device = "cpu"', 'device = "cuda:1"'))
+    scored = program("evaluate", directory)
+    assert scored.code == 0, scored.err
+    looked = program("inspect", directory)
+    assert "not guaranteed on cuda:1" in looked.out

@@ -1,0 +1,99 @@
+"""What a person sees: bars on a terminal, one line an epoch elsewhere."""
+
+import io
+import math
+import re
+
+import pytest
+from rich.console import Console
+
+from annealtune.training import run
+from annealtune.training.progress import Lines, Live, Silent, decimal, describe
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=200, force_terminal=True, color_system=None)
+
+
+@pytest.fixture
+def plain():
+    return Console(file=io.StringIO(), width=80)
+
+
+def drawn(console):
+    """Every line that was ever on the screen, without control characters."""
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", console.file.getvalue())
+    return [line for line in re.split(r"[\r\n]+", text) if line.strip()]
+
+
+class TestLive:
+    def test_draws_two_bars_with_what_a_person_watches(self, tiny, place, console):
+        options = {"temperature": 0.5}
+        run(tiny(**{"sgd-sa": options}), place, progress=Live(console))
+        lines = drawn(console)
+        (of_the_run, of_the_epoch) = lines[-2:]
+        assert of_the_run.startswith("sgd-sa seed 0")
+        assert of_the_epoch.startswith("epoch 3")
+        assert "18/18" in of_the_run
+        assert "6/6" in of_the_epoch
+        for name in ("loss", "validation loss", "accuracy", "T 0.5", "accepted"):
+            assert re.search(rf"\b{name}\b", of_the_run), name
+        for name in ("loss", "T 0.5", "accepted"):
+            assert re.search(rf"\b{name}\b", of_the_epoch), name
+        assert re.search(r"\d:\d\d", of_the_run), "time left"
+
+    def test_continues_where_the_run_was_left(self, tiny, place, console):
+        class Leaving(Silent):
+            def epoch(self, record):
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run(tiny(), place, progress=Leaving())
+        run(tiny(), place, progress=Live(console))
+        shown = [line for line in drawn(console) if line.startswith("sgd-sa")]
+        assert "6/18" in shown[0]
+
+    @pytest.mark.parametrize("method", ["ssa", "adamw"])
+    def test_shows_what_the_method_has(self, tiny, place, console, method):
+        run(tiny(method=method, epochs=1), place, progress=Live(console))
+        last = drawn(console)[-1]
+        assert ("radius 0.01" in last) == (method == "ssa")
+        assert ("lr " in last) == (method == "adamw")
+        assert ("accepted" in last) == (method == "ssa")
+
+
+class TestLines:
+    def test_one_line_an_epoch(self, tiny, place, plain):
+        run(tiny(**{"sgd-sa": {"temperature": 0.5}}), place, progress=Lines(plain))
+        first, *epochs = plain.file.getvalue().splitlines()
+        assert first == "starting: sgd-sa, small-cnn-w8 on digits, 3 epochs of 6 steps, seed 0"
+        assert len(epochs) == 3
+        for number, line in enumerate(epochs, 1):
+            assert re.fullmatch(
+                rf"epoch {number}/3  loss \d+\.\d{{4}}  validation loss \d+\.\d{{4}}  "
+                r"accuracy \d+\.\d\d%  T 0\.5  accepted \d+\.\d%  \d+ s",
+                line,
+            ), line
+        assert "\x1b" not in plain.file.getvalue()
+
+    def test_brackets_are_text(self, plain):
+        Lines(plain)._print("[bold]runs/[x]/[/x]")
+        assert plain.file.getvalue() == "[bold]runs/[x]/[/x]\n"
+
+
+def test_a_warning_is_one_line_however_long(capsys):
+    Silent().warn("[/x] " + "word " * 100)
+    err = capsys.readouterr().err
+    assert err.startswith("warning: [/x] word")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("shown", [{}, {"temperature": math.nan}, {"unknown": 3}])
+def test_what_is_not_known_is_not_shown(shown):
+    assert describe(shown) == ""
+
+
+def test_a_loss_that_was_not_finite():
+    assert decimal(None) == "not finite"
+    assert decimal(1 / 3) == "0.3333"
