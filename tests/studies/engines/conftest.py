@@ -231,7 +231,7 @@ def outcome():
                 "files": sorted(path.name for path in run.iterdir()),
                 "metrics": [without_seconds(json.loads(line)) for line in lines],
                 "result": without_seconds(json.loads((run / "result.json").read_text())),
-                "config": (run / "config.toml").read_text(),
+                "config": (run / "config.toml").read_text().partition("[environment]")[0],
                 "weights": (run / "best.safetensors").read_bytes(),
                 "best": (run / "best.json").read_text(),
                 "moves": (run / "moves.jsonl").read_text() if "sgd-sa" in run.name else None,
