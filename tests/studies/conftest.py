@@ -138,6 +138,12 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.fixture(scope="session")
+def study_writer() -> Callable[..., Study]:
+    """`write_study`, for fixtures that outlive a test."""
+    return write_study
+
+
 @pytest.fixture
 def make_study(tmp_path: Path) -> Callable[..., Study]:
     """`write_study` into a directory of its own."""

@@ -17,8 +17,8 @@ from .style import THICK, THIN, colour, count_epochs, in_per_cent, in_powers, le
 Numbers = NDArray[np.float64]
 Looks = dict[str, dict[str, Any]]
 
-# Beyond this ratio of the largest to the middle value a linear axis shows the largest alone.
-_LOGARITHMIC_BEYOND = 8
+# Beyond this ratio of the largest value to the lower quartile, a linear axis shows it alone.
+_LOGARITHMIC_BEYOND = 10
 
 
 def has(study: Study, methods: Sequence[str], key: str) -> bool:
@@ -184,7 +184,11 @@ def _finish(axes: Axes, key: str, title: str) -> None:
     if key.endswith("loss"):
         values = [np.asarray(each.get_ydata(), dtype=float) for each in axes.lines]
         seen = np.concatenate([each[np.isfinite(each)] for each in values] or [np.array([])])
-        if seen.size and seen.min() > 0 and seen.max() > _LOGARITHMIC_BEYOND * np.median(seen):
+        if seen.size and seen.min() > 0 and _is_wide(seen):
             in_powers(axes)
     else:
         in_per_cent(axes)
+
+
+def _is_wide(values: Numbers) -> bool:
+    return bool(values.max() > _LOGARITHMIC_BEYOND * np.percentile(values, 25))

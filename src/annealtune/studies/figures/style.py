@@ -15,9 +15,9 @@ from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-# The hues of Okabe and Ito, which also look different to colour-blind readers. A page gives each
-# one a second tone for a dark background.
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d31")
+# The hues of Okabe and Ito, which also look different to colour-blind readers, dark enough for
+# thin lines on white. A page gives each one a second tone for a dark background.
+SERIES = ("#0072b2", "#d55e00", "#008a65", "#b5548f", "#a87b00", "#5d4e9e", "#6b6b6b")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 INK = "#333333"
 FAINT = "#dddddd"
