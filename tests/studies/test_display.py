@@ -1,0 +1,104 @@
+"""What a person sees: bars on a terminal, lines elsewhere, names as they are."""
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from annealtune.studies.conduct import tasks_of
+from annealtune.studies.display import Lines, Live, choose_display, last_record
+from annealtune.studies.engines import Event
+from annealtune.studies.plan import make_plan
+
+LINE = {"epoch": 2, "train_loss": 0.5, "validation_accuracy": 0.9, "temperature": None}
+
+
+@pytest.fixture
+def tasks(tmp_path):
+    plan = make_plan({"epochs": 4}, name="x", methods=["sgd", "adamw"], seeds=[0])
+    tasks = tasks_of(plan, tmp_path)
+    for task in tasks:
+        task.path.mkdir(parents=True)
+        (task.path / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
+    return tasks
+
+
+def shown(make, tasks, events, **console):
+    text = io.StringIO()
+    display = make(Console(file=text, width=120, **console))
+    with display.showing(tasks, 0):
+        for kind, number, detail in events:
+            display.happened(Event(kind, tasks[number], detail))
+            display._looked_at = 0.0
+            display.refresh()
+    return text.getvalue()
+
+
+EVENTS = [
+    ("started", 0, ""),
+    ("started", 1, ""),
+    ("retried", 0, "a [/b] <reason>"),
+    ("started", 0, ""),
+    ("finished", 1, ""),
+    ("failed", 0, "a [/b] <reason>"),
+]
+
+
+def test_lines(tasks):
+    lines = shown(Lines, tasks, EVENTS).splitlines()
+    assert lines == [
+        "2 of 2 runs to do",
+        "[0/2] started sgd seed 0 again, 1 of 4 epochs are there",
+        "[0/2] started adamw seed 0 again, 1 of 4 epochs are there",
+        "[0/2] retried sgd seed 0: a [/b] <reason>",
+        "[0/2] started sgd seed 0 again, 1 of 4 epochs are there",
+        "[1/2] finished adamw seed 0: loss 0.5000  accuracy 90.00%  (0 s)",
+        "[2/2] failed sgd seed 0: a [/b] <reason>",
+    ]
+
+
+def test_bars(tasks):
+    text = shown(Live, tasks, EVENTS, force_terminal=True)
+    assert "adamw seed 0" in text
+    assert "2/4" in text
+    assert "accuracy 90.00%" in text
+    assert "failed sgd seed 0: a [/b] <reason>" in text
+    assert "2/2" in text
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [("waiting", 0, "x"), ("finished", 0, "")],
+        [("started", 0, ""), ("stopped", 0, "")],
+        [("waiting", 0, "x"), ("started", 0, ""), ("finished", 0, "")],
+    ],
+)
+@pytest.mark.parametrize("make", [Lines, Live])
+def test_every_life_of_a_run_can_be_shown(events, make, tasks):
+    assert shown(make, tasks, events, force_terminal=make is Live)
+
+
+def test_the_display_suits_the_console():
+    assert type(choose_display(Console(file=io.StringIO()))) is Lines
+    assert type(choose_display(Console(file=io.StringIO(), force_terminal=True))) is Live
+
+
+@pytest.mark.parametrize(
+    ("content", "record"),
+    [
+        (None, {}),
+        (b"", {}),
+        (b'{"epoch": 1}', {}),
+        (b'{"epoch": 1}\n{"epo', {"epoch": 1}),
+        (b"\xff\n", {}),
+        (b"[1]\n", {}),
+        (b'{"epoch": 1, "name": "x", "loss": null}\n', {"epoch": 1}),
+        (b'{"epoch": 1}\n' * 2000 + b'{"epoch": 2}\n', {"epoch": 2}),
+    ],
+)
+def test_the_last_record_of_whatever_is_there(content, record, tmp_path):
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_bytes(content)
+    assert last_record(tmp_path) == record

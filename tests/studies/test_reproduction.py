@@ -1,0 +1,170 @@
+"""The paper's experiments by name: their files are there, fit together and say what they claim."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from annealtune import cli
+from annealtune.errors import ConfigError
+from annealtune.studies.plan import make_plan
+from annealtune.studies.reproduction import (
+    EXPERIMENTS,
+    FORWARDS,
+    REPRODUCTIONS,
+    SIZES,
+    find_experiment,
+    find_reproduction,
+)
+from annealtune.training.config import from_values, read_toml
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted(EXPERIMENTS.glob("*.toml"))
+PARTS = [
+    pytest.param(part, size, id=f"{each.name}-{size}-{part.name(size)}")
+    for each in REPRODUCTIONS.values()
+    for part in each.parts
+    for size in SIZES
+]
+
+
+def values_of(name):
+    return read_toml(find_experiment(Path(name)))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_experiment_is_a_run_and_a_study(file):
+    values = read_toml(file)
+    from_values(values)
+    make_plan(values, name=file.stem)
+
+
+def test_the_documented_place_leads_to_the_shipped_files():
+    assert sorted((ROOT / "experiments").glob("*.toml"))
+    assert (ROOT / "experiments").resolve() == EXPERIMENTS
+
+
+@pytest.mark.parametrize(("part", "size"), PARTS)
+def test_every_part_can_be_planned_and_costed(part, size):
+    values = values_of(part.experiments[size])
+    planned = make_plan(
+        values, name="x", methods=part.methods, seeds=range(part.count()), vary=part.vary
+    )
+    assert set(part.methods) <= FORWARDS.keys()
+    assert 0 < part.hours(size, 2) < 24 * 30
+    assert planned.methods == part.methods
+
+
+def test_figures_share_the_runs_of_the_table():
+    parts = set(map(id, REPRODUCTIONS["table-1"].parts))
+    for name in ("figure-2", "figure-3", "figure-4"):
+        assert {id(part) for part in REPRODUCTIONS[name].parts} <= parts
+    for size in SIZES:
+        names = {part.name(size) for each in REPRODUCTIONS.values() for part in each.parts}
+        assert len(names) == 5  # two nets, SSA, and the net of the seed remark twice
+
+
+@pytest.mark.parametrize("name", ["small-cifar10-vgg16", "small-cifar10-resnet18"])
+def test_the_small_sisters_have_the_paper_s_steps_and_temperatures(name):
+    values = values_of(name)
+    held_out = round(values["train_size"] * values["validation_fraction"])
+    assert held_out == 1000
+    steps = (values["train_size"] - held_out) // values["batch_size"]
+    assert (values["train_size"] - held_out) % values["batch_size"] == 0
+    assert steps * values["epochs"] == 9_800
+    planned = make_plan(values, name="x", methods=["sgd-sa-paper-code", "sgd-sa-paper-text"])
+    code, text = (config.sgd_sa for config in planned.configs.values())
+    assert (code.preset, code.temperature) == ("paper-code", 512.0)
+    assert (text.preset, text.temperature) == ("paper-text", None)
+    assert {run.config.split_seed for run in planned.runs()} == {0}
+    assert values.get("augment", "none") == "none"
+
+
+def test_the_small_table_takes_two_to_three_hours_on_two_cores():
+    assert 2 <= REPRODUCTIONS["table-1"].hours("small", 2) <= 3
+
+
+@pytest.mark.parametrize("name", ["paper-cifar10-vgg16", "paper-cifar10-resnet34"])
+def test_the_paper_s_own_settings(name):
+    values = values_of(name)
+    assert (values["epochs"], values["batch_size"], values["validate_on"]) == (100, 512, "test")
+    assert values["scheduled-sgd"] == {"lr": 0.1, "factor": 0.1, "milestones": [0.3, 0.7]}
+
+
+def test_the_demo_says_itself_what_is_studied():
+    planned = make_plan(values_of("demo"), name="demo")
+    assert planned.methods == ("sgd-sa", "scheduled-sgd", "random-rate")
+    assert planned.seeds == (0, 1, 2)
+    configs = planned.configs
+    assert configs["sgd-sa"].sgd_sa.lr == configs["random-rate"].random_rate.lr
+
+
+def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert find_experiment(Path("demo")) == EXPERIMENTS / "demo.toml"
+    (tmp_path / "demo").write_text("")
+    assert find_experiment(Path("demo")) == Path("demo")
+
+
+@pytest.mark.parametrize("name", ["nowhere", "demo.toml", "x/demo", "../experiments/demo", ""])
+def test_a_name_that_is_none(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path / "..")
+    with pytest.raises(ConfigError, match="there is no such file"):
+        find_experiment(Path(name or "none"))
+
+
+def test_the_nearest_name():
+    with pytest.raises(ConfigError, match="'tabel-1' is unknown; did you mean 'table-1'"):
+        find_reproduction("tabel-1")
+
+
+# --- The command ---
+
+
+@pytest.fixture
+def usage(monkeypatch, capsys, tmp_path):
+    """Runs the program in this process, for words that never get as far as a run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def usage(*words):
+        monkeypatch.setattr(sys, "argv", ["annealtune", "reproduce", *words])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        return left.value.code or 0, capsys.readouterr()
+
+    return usage
+
+
+def test_without_a_name_they_are_listed(usage):
+    code, printed = usage("--jobs", "2")
+    assert code == 0
+    for name in REPRODUCTIONS:
+        assert f" {name} " in printed.out
+    assert "small, 2 cores" in printed.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["table-1", "--size", "huge"], "size = 'huge': must be small or paper"),
+        (["table-1", "--size", "paper"], "80 runs take about 5 days on one GPU"),
+        (["table-1", "--size", "paper", "--seeds", "0"], "8 runs take about 10.9 hours"),
+        (["table-1", "--seeds", "x"], "seeds = 'x'"),
+        (["table-1", "--set", "epoch=3"], "did you mean 'epochs'"),
+        (["figure-1", "--device", "tpu"], "device: "),
+        (["figure-9"], "did you mean 'figure-4'"),
+    ],
+)
+def test_nonsense_and_days_are_answered_at_once(words, told, usage, tmp_path):
+    code, printed = usage(*words)
+    assert code == 2
+    assert told in printed.err
+    assert not (tmp_path / "studies").exists()
+
+
+def test_the_paper_s_size_needs_a_gpu(usage, monkeypatch):
+    monkeypatch.setattr("annealtune.training.environment.best_device", lambda: "cpu")
+    code, printed = usage("table-1", "--size", "paper", "--yes")
+    assert code == 2
+    assert "needs a GPU" in printed.err
