@@ -1,5 +1,7 @@
 """A small net with everything that a second evaluation can disturb, and exact comparisons."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -35,7 +37,7 @@ def _bits(value):
         return {key: _bits(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_bits(item) for item in value]
-    return value
+    return copy.deepcopy(value)
 
 
 def _picture(model, optimizer):

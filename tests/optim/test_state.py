@@ -309,6 +309,23 @@ def test_initialising_for_a_distributed_checkpoint_is_no_step(make_net, bits):
         assert optimizer.last_step is None
 
 
+def test_a_generator_with_a_number_in_store_is_resumed_with_it(make_net, batch):
+    x, y = batch
+
+    def steps(net, tuner, count):
+        picked = []
+        for _ in range(count):
+            tuner.step(lambda: F.cross_entropy(net(x), y))
+            picked.append(tuner.last_step.setting)
+        return picked
+
+    net, resumed_net = make_net(), make_net()
+    tuner, resumed = strategy_of_the_users_own(net), strategy_of_the_users_own(resumed_net)
+    steps(net, tuner, 3)  # normal numbers are made in pairs: one is left
+    resumed.load_state_dict(tuner.state_dict())
+    assert steps(net, tuner, 8) == steps(resumed_net, resumed, 8)
+
+
 def test_nothing_reads_or_seeds_a_global_generator(net, loss_of):
     random.seed(1)
     torch.manual_seed(1)
