@@ -26,7 +26,7 @@ def tasks(tmp_path):
 
 def shown(make, tasks, events, **console):
     text = io.StringIO()
-    display = make(Console(file=text, width=120, **console))
+    display = make(Console(file=text, **{"width": 120, **console}))
     with display.showing(tasks, 0):
         for kind, number, detail in events:
             display.happened(Event(kind, tasks[number], detail))
@@ -58,8 +58,9 @@ def test_lines(tasks):
     ]
 
 
-def test_bars(tasks):
-    text = shown(Live, tasks, EVENTS, force_terminal=True)
+@pytest.mark.parametrize("width", [60, 120])
+def test_bars(width, tasks):
+    text = shown(Live, tasks, EVENTS, force_terminal=True, width=width)
     assert "adamw seed 0" in text
     assert "2/4" in text
     assert "accuracy 90.00%" in text

@@ -17,12 +17,15 @@ from rich.console import Console, Group
 from rich.live import Live as LiveRegion
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+from rich.table import Column
 
 from annealtune.studies.engines import Event, Observer, Task
 from annealtune.training.progress import describe
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
+# What has room beside a bar.
+_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "lr", "radius")
 _ACTIVE = ("started", "waiting", "retried")
 
 
@@ -107,9 +110,14 @@ class Live(Lines):
     def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
         """Draw the bars."""
         self._looked_at = 0.0
-        bar = (TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn())
-        numbers = TextColumn("{task.fields[numbers]}")
-        self._bars = Bars(*bar, numbers, console=self._console)
+        widest = max((len(task.name) for task in tasks), default=0)
+        bar = (
+            TextColumn("{task.description}", table_column=Column(min_width=widest, no_wrap=True)),
+            BarColumn(bar_width=12, table_column=Column(min_width=12)),
+            MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
+        )
+        numbers = TextColumn("{task.fields[numbers]}", table_column=Column(ratio=1, no_wrap=True))
+        self._bars = Bars(*bar, numbers, console=self._console, expand=True)
         self._whole = Bars(*bar, TimeElapsedColumn(), console=self._console)
         self._rows: dict[Path, Any] = {}
         self._total = len(tasks)
@@ -142,7 +150,8 @@ class Live(Lines):
         self._looked_at = time.monotonic()
         for path, row in self._rows.items():
             record = last_record(path)
-            self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(record))
+            watched = {key: value for key, value in record.items() if key in _WATCHED}
+            self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(watched))
 
 
 def choose_display(console: Console) -> Lines:
