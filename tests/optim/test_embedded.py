@@ -297,6 +297,19 @@ def test_a_broken_loss_does_not_hide_behind_a_sound_objective(net, batch, bits):
     assert bits(list(net.parameters())) == weights
 
 
+def test_broken_weights_do_not_hide_behind_a_sound_objective(net, batch, bits):
+    """A finite loss can have a gradient of NaN; an accuracy is finite at weights of NaN."""
+    x, y = batch
+    tuner = SGDSA(net, grid(lr=[0.1]), temperature=math.inf)
+    weights = bits(list(net.parameters()))
+    tuner.step(
+        lambda: F.cross_entropy(net(x), y) + (net.last.weight * 0).sum().sqrt(),
+        objective=lambda: (net(x).argmax(1) != y).float().mean(),
+    )
+    assert not tuner.last_step.accepted
+    assert bits(list(net.parameters())) == weights
+
+
 def test_returns_the_loss_before_the_move(net, loss_of):
     tuner = SGDSA(net, grid(lr=[0.1]), temperature=math.inf)
     loss = tuner.step(loss_of)

@@ -50,8 +50,9 @@ class Minibatch:
         # A closure is written for training and may enable gradients out of habit; a function that
         # was written for the accept test enables them only if it needs them.
         self._graph: Graph = "never" if self._evaluate is closure else "if-enabled"
+        self._evaluates_loss = objective is None
         # Otherwise the value at the current point is not known yet.
-        self._compares_losses = objective is None and guard.mode == "train"
+        self._compares_losses = self._evaluates_loss and guard.mode == "train"
         self.start = start
 
     def backpropagate(self, zero_grad: Callable[[], None]) -> Any:
@@ -85,10 +86,14 @@ class Minibatch:
         return loss if self._compares_losses or not math.isfinite(loss) else self.after()
 
     def after(self) -> float:
-        """Return what the accept test measures at the point where the weights are now."""
+        """Return what the accept test measures at the point where the weights are now.
+
+        Broken weights show in a loss; an objective such as the accuracy would not tell.
+        """
         assert self._evaluate is not None
         with self._guard.replay(self.start, graph=self._graph):
-            return scalar(self._owner, "closure", self._evaluate())
+            value = scalar(self._owner, "closure", self._evaluate())
+        return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
 
 
 def scalar(owner: str, argument: str, value: Any) -> float:

@@ -176,6 +176,11 @@ class Probe:
                 for p, gradient in gradients:
                     p.grad = gradient
 
+    def weights_are_finite(self) -> bool:
+        """Tell whether no weight that the optimizer moves is NaN or infinite."""
+        weights = [p for group in self._optimizer.param_groups for p in group["params"]]
+        return all(bool(w.isfinite().all()) for w in weights if w.grad is not None)
+
     @contextlib.contextmanager
     def _evaluating(self) -> Iterator[None]:
         """See the weights as they are now, in the mode of the accept test; keep training flags."""
