@@ -46,6 +46,7 @@ MOMENTS = {
     "its manifest is not": ("pathlib:Path.replace", 3),
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
     "at the end of an epoch": (f"{ENTRY}:Session.end_epoch", 2),
+    "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
     "all is done but the result": (f"{ENTRY}:write_json", 1),
 }
 OF_THE_OTHERS = ("in the second epoch, inside a step", "its manifest is not")
@@ -67,6 +68,28 @@ def test_one_kill_leaves_no_trace(
     resumed = program("train", *flags, "--resume")
     assert resumed.code == 0, resumed.err
     assert outcome(place / "killed") == expected
+
+
+HALF_A_LINE = """
+import os, signal
+from annealtune.training.records import RecordFile
+real, lines = RecordFile.append, []
+def append(self, record):
+    real(self, record)
+    lines.append(self.path)
+    if len(lines) == 3:
+        os.truncate(self.path, self.size() - 20)
+        os.kill(os.getpid(), signal.SIGKILL)
+RecordFile.append = append
+"""
+
+
+def test_half_a_line_leaves_no_trace(undisturbed, program, tiny_flags, place, outcome):
+    flags = ["train", *tiny_flags, "--out", "killed"]
+    assert program(*flags, setup=HALF_A_LINE).code == -signal.SIGKILL
+    assert not (place / "killed" / "metrics.jsonl").read_text().endswith("\n")
+    assert program(*flags, "--resume").code == 0
+    assert outcome(place / "killed") == undisturbed("--method", "sgd-sa")
 
 
 def kill_again_and_again(method, kills, start, at_call, flags, seed):

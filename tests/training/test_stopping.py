@@ -15,9 +15,9 @@ from annealtune.training.stopping import StopRequest, stop_on_signals
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
 STEP = "annealtune.training.session:Minibatch._forward"
-# One evaluation at the end of an epoch calls it 6 times for the sample and once for the rest.
-EVALUATION = "annealtune.training.evaluation:F.cross_entropy"
-FORWARDS = 12  # of an epoch of sgd-sa
+# Made 6 times an epoch in training, then 6 times for the sample of the training set and once for
+# the validation set.
+MINIBATCH = "annealtune.training.data.batches:Batches._minibatch"
 
 
 @pytest.fixture
@@ -30,9 +30,10 @@ def flags(tiny_flags):
     ("target", "count", "step", "epochs"),
     [
         (STEP, 1, 1, 0),
-        (STEP, 2 * FORWARDS, 12, 1),  # in the last step of the second epoch
-        ("annealtune.training.session:evaluate", 1, 6, 0),
-        ("annealtune.training.session:evaluate", 4, 12, 1),
+        (STEP, 24, 12, 1),  # in the last step of the second epoch
+        (MINIBATCH, 8, 6, 0),  # in the evaluation of the first
+        (MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
+        ("annealtune.training.session:Session.end_epoch", 2, 13, 2),  # found after the next step
         ("annealtune.training.entry:evaluate", 1, 18, 3),  # the test set, after all epochs
         ("annealtune.training.checkpoint:Checkpoints.save", 1, 7, 1),  # found after a step
     ],
@@ -83,7 +84,8 @@ def test_a_model_that_draws_in_evaluation_resumes_the_same(place, program, at_ca
     )
     flags = ["train", "--model", "restless:net", "--epochs", 3, "--train-size", 100]
     assert program(*flags, "--out", "whole").code == 0
-    setup = at_call("annealtune.training.session:evaluate", 3, signal.SIGTERM)
+    # Two minibatches an epoch to train on, and three to evaluate: at the second of these.
+    setup = at_call(MINIBATCH, 5 + 2 + 2, signal.SIGTERM)
     assert program(*flags, "--out", "stopped", setup=setup).code == 143
     assert program(*flags, "--out", "stopped", "--resume").code == 0
     assert outcome(place / "stopped") == outcome(place / "whole")
