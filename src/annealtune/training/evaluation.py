@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annealtune.optim.probe import RandomState
+from annealtune.optim.random_state import RandomState
 
 
 class Scores(NamedTuple):

@@ -12,7 +12,6 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from annealtune.optim import SGDSA, Shrinking, StepInfo, StochasticSA
-from annealtune.optim.probe import RandomState
 from annealtune.training.config import RunConfig
 from annealtune.training.options import RandomRateOptions, SgdSaOptions, SsaOptions
 
@@ -170,11 +169,9 @@ class Annealed:
             self._optimizer.step(getattr(objective, self._objective))
         else:
             self._optimizer.zero_grad()
-            start = RandomState.capture()  # its own note may be of a step the scaler skipped
             loss = objective.loss()
             self._scaler.scale(loss).backward()
-            arguments = {"loss": loss.detach(), "probe": objective.loss, "rng_state": start}
-            self._scaler.step(self._optimizer, **arguments)
+            self._scaler.step(self._optimizer, loss=loss.detach(), probe=objective.loss)
             self._scaler.update()
         info = self._optimizer.last_step
         if info is before or info is None:

@@ -16,7 +16,7 @@ from torch.amp import GradScaler
 from torch.nn import functional as F
 
 from annealtune.errors import ConfigError, NonFiniteLossError
-from annealtune.optim.probe import RandomState
+from annealtune.optim.random_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
