@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -49,7 +50,9 @@ Vary = Annotated[
 ]
 Jobs = Annotated[
     int | None,
-    typer.Option(min=1, help="Runs at a time; they share the cores.  [default: one a core]"),
+    typer.Option(
+        min=1, help="Runs at a time; they share the cores.  [default: one a core, 1 on a GPU]"
+    ),
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help=f"Who runs them: {', '.join(ENGINES)}.", metavar="NAME")
@@ -149,11 +152,16 @@ def share_cores(
     if engine_name not in ENGINES:
         raise ConfigError(f"engine = {engine_name!r}: unknown; known: {', '.join(ENGINES)}")
     config = next(iter(plan.configs.values()))
-    if jobs is None:
-        jobs = cores() if config.device in ("auto", "cpu") else 1
-    jobs = min(jobs, len(plan.seeds) * len(plan.methods))
+    jobs = min(jobs or _default_jobs(config.device), len(plan.seeds) * len(plan.methods))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
     return plan.with_threads(threads), ENGINES[engine_name](jobs)
+
+
+def _default_jobs(device: str) -> int:
+    """Return one job a core, but one alone where a GPU does the work; torch is not asked."""
+    has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
+    on_cpu = device == "cpu" or (device == "auto" and not has_gpu)
+    return cores() if on_cpu else 1
 
 
 def tell_outcome(study: Study) -> None:

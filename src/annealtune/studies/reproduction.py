@@ -160,7 +160,7 @@ def find_experiment(file: Path) -> Path:
     Raises:
         ConfigError: if there is neither.
     """
-    if file.exists():
+    if file.exists() and not file.is_dir():
         return file
     shipped = EXPERIMENTS / f"{file.name}.toml"
     if file.name == str(file) and not file.suffix and shipped.is_file():

@@ -173,6 +173,20 @@ def test_no_seed_wins_by_easier_images(values, vary, split_seed, place, plan, en
     assert {run.config.get("split_seed") for run in study.runs} == {split_seed}
 
 
+@pytest.mark.parametrize(("words", "same"), [([], False), (["--split-seed", "0"], True)])
+def test_the_split_seed_keeps_the_images_while_the_data_seed_varies(
+    words, same, program, tiny, place
+):
+    still = ["--methods", "sgd", "--set", "sgd.lr=1e-30", "--epochs", "1", "--model", "mlp-w8"]
+    varied = ["--vary", "data_seed", "--seeds", "0-1", "--out", "study"]
+    done = program("study", tiny, *still, *varied, *words)
+    assert done.code == 0, done.err
+    runs = read_study(place / "study").runs
+    assert len({run.result["test_loss"] for run in runs}) == 1  # the nets have learned nothing
+    losses = {run.result["last_validation_loss"] for run in runs}
+    assert len(losses) == (1 if same else 2)
+
+
 # --- Real runs ---
 
 
