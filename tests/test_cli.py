@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from annealtune import cli
+from annealtune.training import load
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.options import Options
 
@@ -243,6 +244,14 @@ def too_narrow(*, channels, image_size, classes):
 def one_image_is_too_few(*, channels, image_size, classes):
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))
 
+def tied(*, channels, image_size, classes):
+    first, second = nn.Linear(64, 64), nn.Linear(64, 64)
+    second.weight = first.weight
+    return nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.Linear(64, classes))
+
+def without_weights(*, channels, image_size, classes):
+    return nn.Sequential(nn.Flatten(), nn.AdaptiveAvgPool1d(classes))
+
 def broken(**_):
     raise KeyError("oh")
 """
@@ -284,6 +293,22 @@ class TestFactories:
         assert "batch_size = 20: the last minibatch of 41 images has one image" in text
         code, _, err = annealtune("train", *flags, "--train-size", 42, "--batch-size", 20)
         assert code == 0, err
+
+    @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
+    def test_weights_that_are_shared(self, annealtune, method):
+        flags = ["--model", "mine:tied", "--method", method, "--out", "run"]
+        assert annealtune("train", *TINY, *flags, "--epochs", 2, "--stop-after", 1)[0] == 0
+        code, out, err = annealtune("train", "--out", "run", "--resume")
+        assert code == 0, err
+        model = load("run")
+        assert model[3].weight is model[1].weight
+        accuracy = re.search(r"test accuracy \S+%", out)[0]
+        assert accuracy in annealtune("evaluate", "run")[1]
+
+    def test_a_model_without_weights(self, refused):
+        text = refused("train", *TINY, "--model", "mine:without_weights")
+        assert text.startswith("method = 'sgd-sa': ")
+        assert "empty parameter list" in text
 
     def test_a_factory_that_fails(self, refused):
         assert "KeyError: 'oh'" in refused("train", *TINY, "--model", "mine:broken")

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import SGDSA, StochasticSA, grid
+from annealtune import SGDSA, Geometric, StochasticSA, grid
 from annealtune.errors import NonFiniteLossError
 from annealtune.training import data, methods, models, run
 from annealtune.training.config import MethodName
@@ -97,6 +97,23 @@ def test_sgd_sa_is_the_optimizer(complete, weights_of, digits):
     directory = complete(**{"sgd-sa": OPTIONS}, decision_seed=5)
     expected = by_hand(digits, lambda model: SGDSA(model, grid(**OPTIONS), epochs=3, seed=5))
     assert_same_bits(weights_of(directory), expected)
+
+
+@pytest.mark.parametrize(("per", "factor"), [("epoch", 0.1), ("step", 0.75)])
+def test_the_temperature_is_the_optimizers(complete, weights_of, lines_of, digits, per, factor):
+    rates = [20.0, 5.0, 0.5]
+    cooling = {"temperature": 2.0, "cooling_factor": factor, "cooling_per": per}
+    directory = complete(**{"sgd-sa": {"lr": rates, **cooling}})
+    schedule = Geometric(2.0, factor, per=per)
+    expected = by_hand(digits, lambda model: SGDSA(model, grid(lr=rates), temperature=schedule))
+    assert_same_bits(weights_of(directory), expected)
+    records = lines_of(directory / "metrics.jsonl")
+    ticks = [0, 1, 2] if per == "epoch" else [5, 11, 17]
+    assert [record["temperature"] for record in records] == pytest.approx(
+        [2 * factor**tick for tick in ticks]
+    )
+    assert sum(record["accepted_worsening"] for record in records) > 0
+    assert sum(record["rejected_worsening"] for record in records) > 0
 
 
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
