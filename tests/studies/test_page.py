@@ -348,21 +348,18 @@ def test_a_damaged_run_is_a_failed_one(make_study: Callable[..., Study]) -> None
 
 def test_a_search_for_the_best_seed(make_study: Callable[..., Study]) -> None:
     study = make_study({"sgd-sa": {0: {"done": 2}, 1: {}, 2: {"failure": "broke"}}})
+    scores = [
+        {"seed": 1, "best_epoch": 2, "validation_accuracy": 0.8, "validation_loss": 1},
+        {"seed": 0, "best_epoch": 1, "validation_accuracy": 0.7, "validation_loss": 2},
+    ]
+    failed = [{"seed": 2, "reason": "broke"}]
     log = {
         "kind": "best-seed",
         "method": "sgd-sa",
         "vary": "seed",
         "rungs": [
-            {
-                "epochs": 2,
-                "scores": [
-                    {"seed": 1, "best_epoch": 2, "validation_accuracy": 0.8, "validation_loss": 1},
-                    {"seed": 0, "best_epoch": 1, "validation_accuracy": 0.7, "validation_loss": 2},
-                ],
-                "failed": [{"seed": 2, "reason": "broke"}],
-                "kept": [1],
-                "pruned": [0],
-            }
+            {"epochs": 2, "scores": scores, "failed": failed, "kept": [1], "pruned": [0]},
+            {"epochs": 4, "scores": scores[:1], "failed": [], "kept": [1], "pruned": []},
         ],
         "winner": {
             "seed": 1,
@@ -378,9 +375,10 @@ def test_a_search_for_the_best_seed(make_study: Callable[..., Study]) -> None:
     assert "The search chose seed 1 of sgd-sa: validation accuracy 91.00 %" in page.text
     assert "On the test set, which chose nothing, it reached 88.00 %." in page.text
     assert "6 epochs instead of 12" in page.text
-    assert "goes on" in page.text
-    assert "given up" in page.text
-    assert "failed: broke" in page.text
+    for words in ("goes on", "given up", "wins", "failed: broke", "Over the seeds"):
+        assert words in page.text
+    assert re.search(r"sgd-sa\s*0\s*pruned after epoch 2", page.text)
+    assert "1 of 3 runs finished: 1 failed, 1 pruned." in page.text
 
 
 @pytest.mark.parametrize(

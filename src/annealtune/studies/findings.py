@@ -14,11 +14,17 @@ from .measures import Measure, kind_of, main_measure, test_set_chose
 from .method_tables import interval, probability
 from .results import Study
 from .statistics import Statistics, statistics_of
+from .tables import is_pruned
 
 # Below so many seeds a bootstrap interval is clearly narrower than it claims to be.
 _FEW_SEEDS = 8
 _IMAGE_SIZES = {"digits": (8, 8), "fashion-mnist": (28, 28), "cifar10": (32, 32)}
-_STATES = {"failed": "failed", "unfinished": "not finished", "missing": "not begun"}
+_STATES = {
+    "failed": "failed",
+    "pruned": "pruned",
+    "unfinished": "not finished",
+    "missing": "not begun",
+}
 
 
 class Finding(NamedTuple):
@@ -205,16 +211,15 @@ def _search(log: Mapping[str, Any]) -> list[Finding]:
 
 
 def _state(study: Study) -> list[Finding]:
-    counts = Counter(run.status for run in study.runs)
+    counts = Counter("pruned" if is_pruned(run) else run.status for run in study.runs)
     finished = counts.pop("finished", 0)
     if finished == len(study.runs) and finished:
         return []
     rest = [f"{counts[status]} {text}" for status, text in _STATES.items() if counts[status]]
     if not study.runs:
         return [Finding("This study has no runs.", "warning")]
-    is_pruned = study.search is not None and not counts["failed"]
     text = f"{finished} of {len(study.runs)} runs finished: {', '.join(rest)}."
-    return [Finding(text, "note" if is_pruned else "warning")]
+    return [Finding(text, "note" if counts.keys() == {"pruned"} else "warning")]
 
 
 def _protocol(study: Study) -> list[Finding]:

@@ -66,6 +66,7 @@ def render_page(
         subtitle=_subtitle(study),
         findings=findings(study, statistics),
         main=_section(statistics[main]) if main in statistics else None,
+        compared="Methods compared" if len(study.methods) > 1 else "Over the seeds",
         results=results_table(study, result_rows(study, statistics), measures),
         sections=sections,
         plates=plates,
@@ -134,12 +135,14 @@ def _search_table(log: Mapping[str, Any] | None) -> Table | None:
     if log is None:
         return None
     accuracy = Measure("best", "validation", "accuracy")
+    last = _records(log, "rungs")[-1:] if log.get("winner") else []
     rows: list[tuple[Cell, ...]] = []
     for rung in _records(log, "rungs"):
         kept = rung.get("kept") or []
         for score in _records(rung, "scores"):
             value = number(score, "validation_accuracy")
-            verdict = "goes on" if score.get("seed") in kept else "given up"
+            stays = "wins" if rung in last else "goes on"
+            verdict = stays if score.get("seed") in kept else "given up"
             rows.append(
                 (
                     *_numbers(rung.get("epochs"), score.get("seed")),

@@ -13,7 +13,9 @@ from .measures import MEASURES, Measure, test_set_chose
 from .results import Study
 from .tables import ResultRow, winners
 
-_TEX_QUANTITY = {"accuracy": r"Accuracy (\%)", "loss": "Loss", "paper_loss": "Loss (paper)"}
+_TEX_QUANTITY = {"accuracy": r"Acc.~(\%)", "loss": "Loss", "paper_loss": "Loss (paper)"}
+# A page of paper has no room for every column; those are in the CSV.
+_NOT_IN_TEX = {Measure("best", "validation", "paper_loss"), Measure("best", "test", "loss")}
 _TEX_ESCAPES = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -63,9 +65,10 @@ def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Meas
     Args:
         study: whose table it is.
         rows: of `result_rows`.
-        measures: the columns.
+        measures: those that are known.
     """
     won = winners(rows)
+    measures = [measure for measure in measures if measure not in _NOT_IN_TEX]
     lines = [
         f"% {_comment(study.command)}",
         r"% needs \usepackage{booktabs}",

@@ -155,8 +155,15 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
 
 def state_of(run: RunRecord) -> str:
     """Return in words why a run has no result."""
+    if is_pruned(run):
+        return str(run.reason)
     state = {"missing": "not begun", "unfinished": "not finished"}.get(run.status, run.status)
     return f"{state}: {run.reason}" if run.reason else state
+
+
+def is_pruned(run: RunRecord) -> bool:
+    """Whether a search for the best seed gave a run up."""
+    return run.status == "unfinished" and (run.reason or "").startswith("pruned ")
 
 
 def _seed_cell(row: ResultRow) -> Cell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from annealtune.studies.results import Study
 
@@ -52,5 +53,6 @@ def worsening_moves(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     count_epochs(axes)
     axes.set_ylabel("worsening moves (dashed: rejected)")
     axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
     legend(axes, [method_line(study, method) for method in drawn])
     return axes

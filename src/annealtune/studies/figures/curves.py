@@ -99,7 +99,7 @@ def draw_curves(
     if len(finished) > 1:
         axes.plot(*_joined(curves[: len(finished)]), color=color, **{**THIN, **look})
     if others:
-        dotted = {**THIN, **look, "linestyle": ":"}
+        dotted = {**THIN, "alpha": 0.7, **look, "linestyle": ":"}
         axes.plot(*_joined(curves[len(finished) :]), color=color, **dotted)
     epochs, mean = mean_curve(finished, key, over_known=over_known)
     if epochs.size:
