@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 
 @contextlib.contextmanager
-def flags_kept(model: nn.Module | None, *, evaluate: bool) -> Iterator[None]:
+def flags_kept(modules: list[nn.Module], *, evaluate: bool) -> Iterator[None]:
     """Put each submodule's training flag back; with ``evaluate``, in evaluation mode meanwhile.
 
     The flags are set directly: ``Module.train`` may have side effects in subclasses. It is
     switched off meanwhile: many closures begin with ``model.train()``.
     """
-    modules = [] if model is None else list(model.modules())
     flags = [(module, module.training, module.__dict__.get("train")) for module in modules]
     if evaluate:
         for module in modules:
@@ -28,7 +27,8 @@ def flags_kept(model: nn.Module | None, *, evaluate: bool) -> Iterator[None]:
         yield
     finally:
         for module, training, train in flags:
-            module.training = training
+            if module.training != training:
+                module.training = training
             if train is not None:
                 module.__dict__["train"] = train
             elif evaluate:
@@ -40,10 +40,9 @@ def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
 
 
 @contextlib.contextmanager
-def buffers_kept(model: nn.Module | None, extra: list[Tensor]) -> Iterator[None]:
+def buffers_kept(modules: list[nn.Module], extra: list[Tensor]) -> Iterator[None]:
     """Put every buffer back, also one that the forward replaced by a new tensor."""
-    modules = [] if model is None else [m for m in model.modules() if m._buffers]
-    entries = [(module, dict(module._buffers)) for module in modules]
+    entries = [(module, dict(module._buffers)) for module in modules if module._buffers]
     buffers = [b for _, named in entries for b in named.values() if b is not None] + extra
     tensors = [b for b in buffers if not _is_expanded(b)]
     with torch.no_grad():
@@ -61,16 +60,16 @@ def buffers_kept(model: nn.Module | None, extra: list[Tensor]) -> Iterator[None]
 
 def _is_expanded(tensor: Tensor) -> bool:
     """Tell a tensor that torch lets nobody write into."""
-    return tensor.layout == torch.strided and any(
-        stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
-    )
+    if tensor.layout != torch.strided or 0 not in tensor.stride():
+        return False
+    pairs = zip(tensor.stride(), tensor.shape, strict=True)
+    return any(stride == 0 and size > 1 for stride, size in pairs)
 
 
-def reshard(model: nn.Module | None) -> None:
+def reshard(modules: list[nn.Module]) -> None:
     """Make FSDP gather its weights anew: after a forward without gradients it does not."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
-    if fsdp is None or model is None:
-        return
-    for module in model.modules():
-        if isinstance(module, fsdp.FSDPModule):
-            module.reshard()
+    if fsdp is not None:
+        for module in modules:
+            if isinstance(module, fsdp.FSDPModule):
+                module.reshard()

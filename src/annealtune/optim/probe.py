@@ -140,7 +140,7 @@ class Probe:
     def forget_abandoned(self) -> None:
         """Hear that gradients are about to be reset: a forward that led to them is no start."""
         if self._model is not None:
-            self._recorder.forget_abandoned(self._model.parameters())
+            self._recorder.forget_abandoned(self._model)
 
     @contextlib.contextmanager
     def first_forward(self) -> Iterator[GradientWatch]:
@@ -151,7 +151,7 @@ class Probe:
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
-        with self._evaluating(), torch.no_grad(), _WithoutBackward("never"):
+        with self._evaluating(self._modules()), torch.no_grad(), _WithoutBackward("never"):
             yield
 
     @contextlib.contextmanager
@@ -161,9 +161,10 @@ class Probe:
         Gradients are None inside, so that a closure's ``zero_grad`` cannot touch the real ones.
         """
         now = RandomState.capture()
-        gradients = [(p, p.grad) for p in self._all_parameters()]
+        modules = self._modules()
+        gradients = [(p, p.grad) for p in self._parameters(modules)]
         differentiated = [p for p, gradient in gradients if gradient is not None]
-        with guards.buffers_kept(self._model, self._buffers), self._evaluating():
+        with guards.buffers_kept(modules, self._buffers), self._evaluating(modules):
             try:
                 for p in differentiated:
                     p.grad = None
@@ -178,27 +179,29 @@ class Probe:
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
-        weights = [p for group in self._optimizer.param_groups for p in group["params"]]
-        return all(bool(w.isfinite().all()) for w in weights if w.grad is not None)
+        moved = [p for p in self._parameters([]) if p.grad is not None]
+        return all(bool(p.isfinite().all()) for p in moved)
 
     @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
+    def _evaluating(self, modules: list[nn.Module]) -> Iterator[None]:
         """See the weights as they are now, in the mode of the accept test; keep training flags."""
         # An autocast around the whole step would go on using its casts of the former weights.
         torch.clear_autocast_cache()
-        with self._recorder.pause(), guards.flags_kept(self._model, evaluate=self.mode == "eval"):
+        with self._recorder.pause(), guards.flags_kept(modules, evaluate=self.mode == "eval"):
             try:
                 yield
             finally:
                 torch.clear_autocast_cache()
-                guards.reshard(self._model)
+                guards.reshard(modules)
 
-    def _all_parameters(self) -> Iterable[Tensor]:
-        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
-        if self._model is None:
-            return parameters
-        # A closure may well call model.zero_grad(), which reaches beyond the optimizer's own.
-        return dict.fromkeys([*parameters, *self._model.parameters()])
+    def _modules(self) -> list[nn.Module]:
+        return [] if self._model is None else list(self._model.modules())
+
+    def _parameters(self, modules: list[nn.Module]) -> Iterable[Tensor]:
+        """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""
+        own = [p for group in self._optimizer.param_groups for p in group["params"]]
+        others = [p for m in modules for p in m._parameters.values() if p is not None]
+        return dict.fromkeys([*own, *others])
 
     def _unhook_when_deleted(self, model: nn.Module) -> None:
         weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)

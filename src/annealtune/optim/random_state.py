@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -42,7 +42,7 @@ class ForwardRecorder:
     def __init__(self) -> None:
         self.state: RandomState | None = None
         self.paused = False
-        self._gradients: list[tuple[int, int]] = []
+        self._gradient: tuple[int, int] | None = None
 
     @torch.compiler.disable(  # type: ignore[untyped-decorator]
         reason="it notes the random state: give the tuner the compiled module instead of its inside"
@@ -52,9 +52,9 @@ class ForwardRecorder:
         wanted = self.state is None and not self.paused
         if wanted and module.training and torch.is_grad_enabled():
             self.state = RandomState.capture()
-            self._gradients = _gradient_marks(module.parameters())
+            self._gradient = _mark_of_gradient(module)
 
-    def forget_abandoned(self, parameters: Iterable[Tensor]) -> None:
+    def forget_abandoned(self, module: nn.Module) -> None:
         """Forget the noted forward if its gradients are about to be thrown away.
 
         So it is after a step that was skipped (by a GradScaler that met an overflow, by a loop
@@ -63,7 +63,7 @@ class ForwardRecorder:
         """
         if self.paused or self.state is None:
             return
-        if self._gradients != _gradient_marks(parameters):
+        if self._gradient != _mark_of_gradient(module):
             self.state = None
 
     @contextlib.contextmanager
@@ -76,12 +76,14 @@ class ForwardRecorder:
             self.paused = paused
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"state": None, "paused": False, "_gradients": []}
+        return {"state": None, "paused": False, "_gradient": None}
 
 
-def _gradient_marks(parameters: Iterable[Tensor]) -> list[tuple[int, int]]:
-    gradients = [p.grad for p in parameters]
-    return [(id(g), g._version) for g in gradients if g is not None]
+def _mark_of_gradient(module: nn.Module) -> tuple[int, int] | None:
+    """Return what changes with every backward; one trained parameter tells for all."""
+    trained = next((p for p in module.parameters() if p.requires_grad), None)
+    gradient = None if trained is None else trained.grad
+    return None if gradient is None else (id(gradient), gradient._version)
 
 
 def checked_state(owner: str, state: Any, example: Tensor) -> Tensor:
