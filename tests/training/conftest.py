@@ -105,6 +105,7 @@ def outcome(lines_of, newest):
         moves = directory / "moves.jsonl"
         return {
             "files": sorted(path.name for path in directory.iterdir()),
+            "checkpoints": sorted(path.suffix for path in newest(directory)[0].parent.iterdir()),
             "weights": (directory / "best.safetensors").read_bytes(),
             "best": (directory / "best.json").read_text(),
             "result": without_seconds(json.loads((directory / "result.json").read_text())),
