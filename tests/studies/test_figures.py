@@ -259,7 +259,7 @@ def test_settings_of_several_options_and_gaps(make_study: Callable[..., Study]) 
         {"epoch": 1, "settings": [{"setting": first, "tried": 2, "accepted": 1}]},
         {"epoch": 3, "settings": [{"setting": second, "tried": 4, "accepted": 4}]},
         {"epoch": 4, "settings": [{"setting": second, "tried": 0, "accepted": 0}, "damaged"]},
-        {"epoch": 0, "settings": [{"setting": second, "tried": 9, "accepted": 0}]},
+        {"epoch": -1, "settings": [{"setting": second, "tried": 9, "accepted": 0}]},
         {"settings": None},
     )
     found = settings.acceptance_map([dataclass_replace(run, moves=lines)])

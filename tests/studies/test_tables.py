@@ -1,13 +1,17 @@
 """Table 1 in its forms: rows, winners, CSV, LaTeX, and the tables about methods."""
 
 import csv
+import doctest
 import io
 import re
 from collections.abc import Callable
+from types import ModuleType
 
 import pytest
 
+from annealtune.studies import comparisons, measures, method_tables, table_files
 from annealtune.studies.costs import cost_of, costs_of
+from annealtune.studies.figures import compact_svg
 from annealtune.studies.measures import MEASURES, Measure
 from annealtune.studies.method_tables import (
     comparison_table,
@@ -30,6 +34,13 @@ from annealtune.studies.tables import (
 
 ACCURACY = Measure("last", "validation", "accuracy")
 PAPER_LOSS = Measure("last", "validation", "paper_loss")
+
+
+@pytest.mark.parametrize("module", [comparisons, measures, method_tables, table_files, compact_svg])
+def test_the_examples_of_the_docstrings(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 def rows_of(study: Study) -> list[ResultRow]:

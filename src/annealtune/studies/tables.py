@@ -128,7 +128,8 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
         measures: the columns.
     """
     won = winners(rows)
-    body, footer = [], []
+    body: list[tuple[Cell, ...]] = []
+    footer: list[tuple[Cell, ...]] = []
     for index, row in enumerate(rows):
         values = (
             (_state_cell(row.run, len(measures)),)
@@ -193,9 +194,10 @@ def _seeds(rows: Sequence[ResultRow]) -> dict[tuple[str, Measure], frozenset[int
     """Return for which seeds a method has a number, by method and measure."""
     found: dict[tuple[str, Measure], frozenset[int]] = {}
     for row in rows:
-        for measure in row.values if row.run else ():
-            place = (row.method, measure)
-            found[place] = found.get(place, frozenset()) | {row.run.seed}
+        if row.run is not None:
+            for measure in row.values:
+                place = (row.method, measure)
+                found[place] = found.get(place, frozenset()) | {row.run.seed}
     return found
 
 

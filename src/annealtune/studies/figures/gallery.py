@@ -105,7 +105,7 @@ def _figures_3_and_4(study: Study) -> list[Plate]:
 
 def _long_version(study: Study) -> list[Plate]:
     moving = _with_moves(study)
-    drawing = {"study": study, "methods": moving}
+    drawing: dict[str, Any] = {"study": study, "methods": moving}
     panels = [
         _panel(
             study,
@@ -192,7 +192,7 @@ def _score_panels(study: Study, measure: Measure) -> list[Panel]:
 
 
 def _costs(study: Study) -> list[Plate]:
-    drawing = {"study": study, "methods": study.methods}
+    drawing: dict[str, Any] = {"study": study, "methods": study.methods}
     currencies: tuple[tuple[costs.Currency, str], ...] = (
         ("passes", "Validation accuracy against forwards and backwards"),
         ("seconds", "Validation accuracy against training time"),
