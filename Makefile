@@ -20,8 +20,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED)  ## train with and without annealing on a small data set, side by side
-	$(BIN)/python examples/demo.py
+demo: $(INSTALLED)  ## train with and without annealing on a small data set; ends in a report page
+	rm -rf studies/demo
+	$(BIN)/annealtune study demo --out studies/demo
+	$(BIN)/annealtune report studies/demo
 
 test: check  ## format, lint, types and the fast tests
 	$(PYTEST)

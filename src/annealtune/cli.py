@@ -8,9 +8,22 @@ import sys
 from typing import Any
 
 # What [train] brings; without it the optimizers work and the program does not.
-_NEEDED = ("typer", "rich", "pydantic", "tomli_w", "numpy", "safetensors", "filelock", "sklearn")
+_NEEDED = (
+    "typer",
+    "rich",
+    "pydantic",
+    "tomli_w",
+    "numpy",
+    "safetensors",
+    "filelock",
+    "sklearn",
+    "scipy",
+    "matplotlib",
+    "jinja2",
+    "PIL",
+)
 
-# The modules that add commands, where they are there.
+# The modules that add commands.
 _COMMANDS = (
     "annealtune.training.commands",
     "annealtune.studies.commands",
@@ -56,8 +69,7 @@ def _app() -> Any:
         epilog="--debug shows the traceback of an error.",
     )
     for name in _COMMANDS:
-        if importlib.util.find_spec(name) is not None:
-            importlib.import_module(name).register(app)
+        importlib.import_module(name).register(app)
     return app
 
 
