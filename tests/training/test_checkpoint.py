@@ -217,7 +217,7 @@ class TestInARun:
         return place / "run", [*flags, "--resume"]
 
     def test_the_one_before_is_used_and_the_result_is_the_same(
-        self, interrupted, program, newest, complete, outcome
+        self, interrupted, program, newest, undisturbed, outcome
     ):
         directory, flags = interrupted
         flip(newest(directory)[0], 1000)
@@ -227,7 +227,7 @@ class TestInARun:
         assert newest(directory)[0].name not in warning
         assert "is damaged" in warning
         assert "continuing from step-" in warning
-        assert outcome(directory) == outcome(complete())
+        assert outcome(directory) == undisturbed()
 
     def test_both_damaged_is_an_error_and_nothing_is_touched(
         self, interrupted, program, newest, contents

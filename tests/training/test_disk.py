@@ -49,8 +49,8 @@ def expect_one_line(finished, *words):
 
 
 # Pages of 4 KiB: from no room for a second file to no room for the last checkpoint.
-@pytest.mark.parametrize("size", [4, 8, 16, 24, 48, 64, 96])
-def test_full_at_any_write(disk, program, tiny_flags, complete, outcome, size):
+@pytest.mark.parametrize("size", [4, 16, 48, 64, 96])
+def test_full_at_any_write(disk, program, tiny_flags, undisturbed, outcome, size):
     path, remount = disk
     remount(f"size={size}k")
     flags = ["train", *tiny_flags, "--checkpoint-every", 2, "--out", path / "run"]
@@ -58,11 +58,11 @@ def test_full_at_any_write(disk, program, tiny_flags, complete, outcome, size):
     assert not list(path.rglob("*.tmp"))
     remount("size=10m")
     assert program(*flags, "--resume").code == 0
-    assert outcome(path / "run") == outcome(complete())
+    assert outcome(path / "run") == undisturbed()
 
 
 def test_full_later_keeps_the_last_good_checkpoint(
-    disk, program, at_call, tiny_flags, complete, outcome, contents
+    disk, program, at_call, tiny_flags, undisturbed, outcome, contents
 ):
     path, _ = disk
     flags = ["train", *tiny_flags, "--checkpoint-every", 2, "--out", path / "run"]
@@ -74,7 +74,7 @@ def test_full_later_keeps_the_last_good_checkpoint(
     assert contents(path / "run" / "checkpoints") == before
     (path / "ballast").unlink()
     assert program(*flags, "--resume").code == 0
-    assert outcome(path / "run") == outcome(complete())
+    assert outcome(path / "run") == undisturbed()
 
 
 def test_read_only(disk, program, tiny_flags, contents):
@@ -113,13 +113,13 @@ os.fsync = failing
 """
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 6, 9, 12, 15])
-def test_a_failing_disk(program, tiny_flags, place, complete, outcome, count):
+@pytest.mark.parametrize("count", [1, 3, 6, 9, 14])
+def test_a_failing_disk(program, tiny_flags, place, undisturbed, outcome, count):
     flags = ["train", *tiny_flags, "--checkpoint-every", 4, "--out", place / "run"]
     failed = program(*flags, setup=FAILING.format(count=count))
     expect_one_line(failed, "Input/output error", "is intact")
     assert program(*flags, "--resume").code == 0
-    assert outcome(place / "run") == outcome(complete())
+    assert outcome(place / "run") == undisturbed()
 
 
 class TestWriting:

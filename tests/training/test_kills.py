@@ -19,25 +19,6 @@ INSIDE_A_STEP = {
 }
 
 
-@pytest.fixture(scope="module")
-def known():
-    return {}
-
-
-@pytest.fixture
-def undisturbed(known, program, tiny_flags, place, outcome):
-    """What the run gives when nobody touches it."""
-
-    def undisturbed(*flags):
-        if flags not in known:
-            finished = program("train", *tiny_flags, *flags, "--out", "undisturbed")
-            assert finished.code == 0, finished.err
-            known[flags] = outcome(place / "undisturbed")
-        return known[flags]
-
-    return undisturbed
-
-
 MOMENTS = {
     "in the second epoch, inside a step": (None, 9),
     "before the config is written": ("os:fsync", 1),
@@ -61,7 +42,7 @@ def test_one_kill_leaves_no_trace(
     method, moment, undisturbed, program, at_call, tiny_flags, place, outcome
 ):
     target, count = MOMENTS[moment]
-    expected = undisturbed("--method", method)
+    expected = undisturbed(method=method)
     flags = [*tiny_flags, "--method", method, "--checkpoint-every", 2, "--out", "killed"]
     killed = program("train", *flags, setup=at_call(target or INSIDE_A_STEP[method], count))
     assert killed.code == -signal.SIGKILL, killed.err
@@ -89,7 +70,7 @@ def test_half_a_line_leaves_no_trace(undisturbed, program, tiny_flags, place, ou
     assert program(*flags, setup=HALF_A_LINE).code == -signal.SIGKILL
     assert not (place / "killed" / "metrics.jsonl").read_text().endswith("\n")
     assert program(*flags, "--resume").code == 0
-    assert outcome(place / "killed") == undisturbed("--method", "sgd-sa")
+    assert outcome(place / "killed") == undisturbed()
 
 
 def kill_again_and_again(method, kills, start, at_call, flags, seed):
@@ -130,7 +111,7 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
 def test_many_kills_leave_no_trace(
     method, kills, epochs, undisturbed, start, program, at_call, tiny_flags, place, outcome
 ):
-    expected = undisturbed("--method", method, "--epochs", epochs)
+    expected = undisturbed(method=method, epochs=epochs)
     flags = [*tiny_flags, "--method", method, "--epochs", epochs]
     flags += ["--checkpoint-every", 3, "--out", "killed"]
     kill_again_and_again(method, kills, start, at_call, flags, seed=kills)
@@ -142,7 +123,7 @@ def test_many_kills_leave_no_trace(
 def test_a_real_process_killed_from_outside(
     undisturbed, program, tiny_flags, place, outcome, cold_environment
 ):
-    expected = undisturbed("--epochs", 20)
+    expected = undisturbed(epochs=20)
     flags = [*tiny_flags, "--epochs", "20", "--checkpoint-every", "5", "--out", "killed"]
     command = [sys.executable, "-m", "annealtune", "train", *flags]
     moments = random.Random(0)

@@ -25,21 +25,22 @@ def flags(tiny_flags):
     return ["train", *tiny_flags, "--out", "run"]
 
 
-@pytest.mark.parametrize("number", CODES)
 @pytest.mark.parametrize(
-    ("target", "count", "step", "epochs"),
+    ("number", "target", "count", "step", "epochs"),
     [
-        (STEP, 1, 1, 0),
-        (STEP, 24, 12, 1),  # in the last step of the second epoch
-        (MINIBATCH, 8, 6, 0),  # in the evaluation of the first
-        (MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
-        ("annealtune.training.session:Session.end_epoch", 2, 13, 2),  # found after the next step
-        ("annealtune.training.entry:evaluate", 1, 18, 3),  # the test set, after all epochs
-        ("annealtune.training.checkpoint:Checkpoints.save", 1, 7, 1),  # found after a step
+        (signal.SIGTERM, STEP, 1, 1, 0),
+        (signal.SIGINT, STEP, 24, 12, 1),  # in the last step of the second epoch
+        (signal.SIGTERM, MINIBATCH, 8, 6, 0),  # in the evaluation of the first
+        (signal.SIGINT, MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
+        # the test set, after all epochs
+        (signal.SIGTERM, "annealtune.training.entry:evaluate", 1, 18, 3),
+        # found after the next step
+        (signal.SIGTERM, "annealtune.training.session:Session.end_epoch", 2, 13, 2),
+        (signal.SIGINT, "annealtune.training.checkpoint:Checkpoints.save", 1, 7, 1),
     ],
 )
 def test_saves_says_how_to_continue_and_leaves_no_trace(
-    number, target, count, step, epochs, flags, program, at_call, place, complete, outcome
+    number, target, count, step, epochs, flags, program, at_call, place, undisturbed, outcome
 ):
     stopped = program(*flags, setup=at_call(target, count, number))
     assert stopped.code == CODES[number]
@@ -54,7 +55,7 @@ def test_saves_says_how_to_continue_and_leaves_no_trace(
     assert resumed.code == 0, resumed.err
     if step < 18:
         assert f"continuing at step {step}" in resumed.err
-    assert outcome(place / "run") == outcome(complete())
+    assert outcome(place / "run") == undisturbed()
 
 
 def test_debug_keeps_the_exit_code(flags, program, at_call):
@@ -128,7 +129,7 @@ class TestStopOnSignals:
         assert [signal.getsignal(number) for number in CODES] == before
 
 
-def test_after_so_many_epochs(flags, program, place, complete, outcome):
+def test_after_so_many_epochs(flags, program, place, undisturbed, outcome):
     for epoch in (1, 2):
         stopped = program(*flags, "--stop-after", epoch, "--resume")
         assert stopped.code == 0
@@ -137,7 +138,7 @@ def test_after_so_many_epochs(flags, program, place, complete, outcome):
     again = program(*flags, "--stop-after", 2, "--resume")
     assert "far enough" in again.err
     assert program(*flags, "--resume").code == 0
-    assert outcome(place / "run") == outcome(complete())
+    assert outcome(place / "run") == undisturbed()
 
 
 def test_an_engine_can_ask_for_the_same(tiny, place):
