@@ -27,6 +27,10 @@ MOMENTS = {
     "its manifest is not": ("pathlib:Path.replace", 3),
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
     "at the end of an epoch": (f"{ENTRY}:Session.end_epoch", 2),
+    "the best weights are new, their digest is old": (
+        "annealtune.training.directory:write_json",
+        2,
+    ),
     "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
     "all is done but the result": (f"{ENTRY}:write_json", 1),
 }
@@ -83,7 +87,7 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
         ("annealtune.training.checkpoint:Checkpoints.save", 3),
         ("annealtune.training.session:evaluate", 2),
         ("annealtune.training.records:RecordFile.append", 2),
-        (f"{ENTRY}:RunDirectory.save_best", 1),
+        (f"{ENTRY}:EventFile.add", 1),  # recorded, best weights kept, not saved
         (f"{ENTRY}:RunDirectory.remove_scratch", 1),  # right after the start
         (None, 0),  # at any time
     ]

@@ -11,6 +11,8 @@ from annealtune.errors import ConfigError
 from annealtune.training import data, run
 from annealtune.training.session import Session
 
+NEEDS_A_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs g++")
+
 
 @pytest.fixture(scope="module")
 def digits():
@@ -121,13 +123,25 @@ class TestCompile:
         assert outcome(complete(method=method, epochs=2, compile=True)) == expected
 
     @pytest.mark.slow
-    @pytest.mark.skipif(not shutil.which("g++"), reason="the compiler of torch needs g++")
-    def test_with_torchs_own_backend(self, complete, lines_of, tiny):
+    @NEEDS_A_COMPILER
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch.jit
+    def test_with_torchs_own_backend(self, complete, lines_of):
+        changes = {"method": "sgd", "model": "mlp-w8", "epochs": 2}
         plain, compiled = (
-            lines_of(complete(method="sgd", epochs=2, compile=flag) / "metrics.jsonl")[-1]
+            lines_of(complete(compile=flag, **changes) / "metrics.jsonl")[-1]
             for flag in (False, True)
         )
-        assert compiled["train_loss"] == pytest.approx(plain["train_loss"], rel=1e-2)
+        for name in ("train_loss", "validation_loss"):
+            assert compiled[name] == pytest.approx(plain[name], rel=1e-4)
+
+    @pytest.mark.slow
+    @NEEDS_A_COMPILER
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+    def test_the_probe_repeats_the_dropout_of_a_compiled_model(self, tiny, digits):
+        options = {"sgd-sa": {"lr": [0.0]}}
+        session = Session(tiny(compile=True, device="cpu", **options), digits)
+        moves = [session.method._optimizer.last_step for _ in session.train()]
+        assert [info.worsening for info in moves] == pytest.approx([0.0] * 6, abs=1e-5)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
