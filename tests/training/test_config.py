@@ -130,7 +130,8 @@ class TestRefusals:
             ({"checkpoint_every": True}, "checkpoint_every", "True"),
             ({"image_size": 8}, "image_size", "8"),
             ({"image_size": [8, 0]}, "image_size.1", "0"),
-            ({"data_dir": "a\nb"}, "data_dir", "a\\nb"),
+            ({"data_dir": "a\0b"}, "data_dir", r"'a\x00b'"),
+            ({"data_dir": "a\udcff"}, "data_dir", r"'a\udcff'"),
             ({"sgd": 3}, "sgd", "3"),
             ({"sgd": {"lr": -0.1}}, "sgd.lr", "-0.1"),
             ({"sgd": {"lr": 0}}, "sgd.lr", "0"),
@@ -155,7 +156,7 @@ class TestRefusals:
     def test_a_wrong_value_is_named_with_its_key(self, values, key, received):
         text = refusal(values)
         assert text.startswith(f"config: {key}: ")
-        assert f"got {received}" in text or f"got PosixPath('{received}')" in text
+        assert f"got {received}" in text
         assert "\n" not in text
         assert len(text) < 250
 
@@ -251,7 +252,7 @@ seeds = st.integers(0, 2**63 - 1)
 rates = st.floats(0, 1e30, exclude_min=True)
 not_negative = st.floats(0, 1e30)
 factors = st.floats(0, 1, exclude_min=True, exclude_max=True)
-text = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), min_size=1)
+text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
 def lists(values):
@@ -324,7 +325,10 @@ valid = st.fixed_dictionaries(
 
 @given(values=valid)
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_what_is_printed_is_a_config_and_the_same_one(values, place):
     config = from_values(values)
@@ -358,7 +362,7 @@ known_blocks = st.sampled_from(sorted(BLOCKS)).flatmap(
     ),
     block=known_blocks,
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300, deadline=None, derandomize=True)
 def test_nonsense_is_refused_in_words(values, block):
     """Whatever the values: a config, or an error that names a key."""
     values = {**values, block[0]: block[1]}

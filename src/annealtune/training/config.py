@@ -142,8 +142,9 @@ class RunConfig(Options):
     @field_validator("data_dir")
     @classmethod
     def _path_is_text(cls, value: Path | None) -> Path | None:
-        if not str(value).isprintable():
-            raise ValueError(f"must be printable, to be written down in a file, got {value!r}")
+        text = str(value)
+        if "\0" in text or text.encode("utf-8", "replace") != text.encode("utf-8", "ignore"):
+            raise ValueError(f"must be text that a file can hold, got {text!r}")
         return value
 
     @field_validator("model")
