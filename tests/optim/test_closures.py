@@ -380,3 +380,41 @@ def test_gradients_outside_the_optimizer_survive_a_closure_that_zeroes_the_model
 
     tuner.step(closure)
     assert all(p.grad is not None and p.grad.any() for p in net.first.parameters())
+
+
+def test_gradients_of_the_last_step_are_free_during_the_next_forward(make_net, batch):
+    x, y = batch
+    net = make_net()
+    tuner = SGDSA(net, grid(lr=[0.1, 0.05]), temperature=math.inf)
+    alive = []
+
+    def closure():
+        alive.append([p.grad is not None for p in net.parameters()])
+        return F.cross_entropy(net(x), y)
+
+    tuner.step(closure)
+    made = [p.grad for p in net.parameters()]
+    assert all(gradient is not None for gradient in made)
+    tuner.step(closure)
+    first_forwards = alive[::2]
+    assert not any(first_forwards[1])
+
+
+def test_gradients_that_somebody_else_added_to_are_kept_for_a_closure_that_adds_to_them(
+    make_net, batch
+):
+    x, y = batch
+    net = make_net()
+    tuner = SGDSA(net, grid(lr=[0.1]), temperature=math.inf)
+    tuner.step(lambda: F.cross_entropy(net(x), y))
+    for p in net.parameters():
+        p.grad.add_(1.0)
+    before = [p.grad for p in net.parameters()]
+
+    def adds():
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+
+    tuner.step(adds)
+    assert all(p.grad is kept for p, kept in zip(net.parameters(), before, strict=True))

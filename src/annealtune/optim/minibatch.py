@@ -71,6 +71,7 @@ class Minibatch:
             zero_grad()
             with torch.enable_grad():
                 loss.backward()
+            self._guard.note_own_gradients()
         if watch.needs_graph and self._evaluate is self._closure:
             self._graph = "always"
         self._loss = loss.detach() if isinstance(loss, Tensor) else loss

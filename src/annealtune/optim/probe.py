@@ -113,6 +113,7 @@ class Probe:
         self._optimizer = optimizer
         self.mode = mode
         self._recorder = ForwardRecorder()
+        self._own_gradients: list[tuple[Tensor, int, int]] = []
         if model is not None:
             model.register_forward_pre_hook(self._recorder)
             self._unhook_when_deleted(model)
@@ -145,8 +146,22 @@ class Probe:
     @contextlib.contextmanager
     def first_forward(self) -> Iterator[GradientWatch]:
         """Run a closure that is to leave a gradient; its random state is known to the caller."""
+        self._drop_own_gradients()
         with self._recorder.pause(), torch.enable_grad(), GradientWatch() as watch:
             yield watch
+
+    def note_own_gradients(self) -> None:
+        """Remember the gradients as made by the optimizer itself, for a closure that did not."""
+        self._own_gradients = [
+            (p, id(p.grad), p.grad._version) for p in self._parameters([]) if p.grad is not None
+        ]
+
+    def _drop_own_gradients(self) -> None:
+        """Free them before the next forward, unless somebody has touched them since."""
+        for p, identity, version in self._own_gradients:
+            if p.grad is not None and (id(p.grad), p.grad._version) == (identity, version):
+                p.grad = None
+        self._own_gradients = []
 
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
