@@ -83,7 +83,8 @@ class RunDirectory:
         """Remove what interrupted writes left behind; files that are not ours stay."""
         ours = (self.config_file, self.best_weights, self.best_file, self.result_file)
         with explained(self.path):
-            for path in map(scratch_of, ours):
+            # safetensors writes aside too, under a name of this form.
+            for path in (*map(scratch_of, ours), *self.path.glob(".tmp??????")):
                 path.unlink(missing_ok=True)
             self.checkpoints.remove_scratch()
 
