@@ -64,7 +64,7 @@ def test_figures_share_the_runs_of_the_table():
         assert len(names) == 5  # two nets, SSA, and the net of the seed remark twice
 
 
-@pytest.mark.parametrize("name", ["small-cifar10-vgg16", "small-cifar10-resnet18"])
+@pytest.mark.parametrize("name", ["small-cifar10-vgg11", "small-cifar10-resnet18"])
 def test_the_small_sisters_have_the_paper_s_steps_and_temperatures(name):
     values = values_of(name)
     held_out = round(values["train_size"] * values["validation_fraction"])

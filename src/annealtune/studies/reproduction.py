@@ -34,12 +34,12 @@ _GPU_SPEED = 6e12
 _SMALL_OVERHEAD = 0.25
 # Measured: milliseconds of a plain step of a small sister on one core, by experiment.
 _SMALL_MILLISECONDS = {
-    "small-cifar10-vgg16": 9.3,
+    "small-cifar10-vgg11": 9.0,
     "small-cifar10-resnet18": 16.0,
     "small-fashion-mnist-ssa": 20.0,
 }
 _SMALL_STEPS = {
-    "small-cifar10-vgg16": 9_800,
+    "small-cifar10-vgg11": 9_800,
     "small-cifar10-resnet18": 9_800,
     "small-fashion-mnist-ssa": 5_000,
 }
@@ -107,7 +107,7 @@ class Reproduction:
 
 
 _COMPARED = ("scheduled-sgd", "sgd-sa-paper-code", "sgd-sa-paper-text", "random-rate")
-_VGG_FILES: dict[Size, str] = {"small": "small-cifar10-vgg16", "paper": "paper-cifar10-vgg16"}
+_VGG_FILES: dict[Size, str] = {"small": "small-cifar10-vgg11", "paper": "paper-cifar10-vgg16"}
 _RESNET_FILES: dict[Size, str] = {
     "small": "small-cifar10-resnet18",
     "paper": "paper-cifar10-resnet34",

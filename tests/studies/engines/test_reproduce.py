@@ -11,7 +11,7 @@ def test_runs_the_studies_of_a_figure_and_finds_them_again(program, place):
     words = ["reproduce", "seed-remark", *assignments, "--seeds", "0-1", "--out", "here"]
     done = program(*words)
     assert done.code == 0, done.err
-    names = ["small-cifar10-vgg16-decision-seed", "small-cifar10-vgg16-init-seed"]
+    names = ["small-cifar10-vgg11-decision-seed", "small-cifar10-vgg11-init-seed"]
     assert sorted(path.name for path in (place / "here").iterdir()) == names
     decisions, weights = (read_study(place / "here" / name) for name in names)
     assert {run.status for run in (*decisions.runs, *weights.runs)} == {"finished"}
