@@ -2,7 +2,12 @@
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid
-from annealtune.annealing.strategies import SimulatedAnnealing, Strategy
+from annealtune.annealing.strategies import (
+    Comparing,
+    PlainStrategy,
+    SimulatedAnnealing,
+    Strategy,
+)
 from annealtune.annealing.temperature import (
     Automatic,
     Constant,
@@ -14,9 +19,11 @@ from annealtune.annealing.temperature import (
 __all__ = [
     "PAPER_RATES",
     "Automatic",
+    "Comparing",
     "Constant",
     "Geometric",
     "Neighborhood",
+    "PlainStrategy",
     "Reheating",
     "Schedule",
     "Setting",

@@ -19,6 +19,17 @@ class Verdict(NamedTuple):
     accept_probability: float
     accepted: bool
 
+    @classmethod
+    def of(cls, value: float, new_value: float, *, accepted: bool) -> Verdict:
+        """Return the outcome of a rule without chance; a new value that is not finite is rejected.
+
+        Example:
+            >>> Verdict.of(1.0, 1.5, accepted=True)
+            Verdict(worsening=0.5, accept_probability=1.0, accepted=True)
+        """
+        accepted = accepted and math.isfinite(new_value)
+        return cls(new_value - value, float(accepted), accepted)
+
 
 def accept_probability(worsening: float, temperature: float) -> float:
     r"""Probability of keeping a move: :math:`\min(1, e^{-worsening/T})`.

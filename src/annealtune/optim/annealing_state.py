@@ -60,6 +60,7 @@ class AnnealingState:
         temperature = self.strategy.temperature
         verdict: Verdict = self.strategy.decide(loss, new_loss, self.rng)
         info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
+        self.strategy.observe(setting, verdict)
         self.step += 1
         self.tally.add(info)
         self.recent.append(info)

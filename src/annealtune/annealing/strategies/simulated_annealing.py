@@ -7,11 +7,11 @@ import random
 from typing import Any
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.neighborhood import Neighborhood, Setting
+from annealtune.annealing.strategies.plain import PlainStrategy
 from annealtune.annealing.temperature import Clock, Schedule, as_schedule
 
 
-class SimulatedAnnealing:
+class SimulatedAnnealing(PlainStrategy):
     """The paper's metaheuristic.
 
     Every ``pick`` and every ``decide`` draws exactly one number, needed or not, so that two runs
@@ -31,16 +31,12 @@ class SimulatedAnnealing:
     """
 
     def __init__(self, temperature: float | Schedule) -> None:
-        self.schedule = copy.deepcopy(as_schedule("SimulatedAnnealing", temperature))
+        self.schedule = copy.deepcopy(as_schedule(type(self).__name__, temperature))
 
     @property
     def temperature(self) -> float:
         """The temperature of the next decision."""
         return self.schedule.temperature
-
-    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
-        """Pick a setting uniformly (Algorithm 2, line 7)."""
-        return neighborhood.pick(rng)
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Apply the Metropolis rule (Algorithm 1, lines 4-6; Algorithm 2, lines 10-12)."""
@@ -61,4 +57,4 @@ class SimulatedAnnealing:
         self.schedule.load_state_dict(state)
 
     def __repr__(self) -> str:
-        return f"SimulatedAnnealing({self.schedule!r})"
+        return f"{type(self).__name__}({self.schedule!r})"
