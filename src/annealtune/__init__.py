@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Setting,
         SimulatedAnnealing,
         grid,
+        log_range,
     )
     from annealtune.errors import AnnealtuneError, NonFiniteLossError
     from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StepInfo, StochasticSA
@@ -33,6 +34,7 @@ _HOMES = {
     "StepInfo": "annealtune.optim",
     # the set H
     "grid": "annealtune.annealing",
+    "log_range": "annealtune.annealing",
     "Neighborhood": "annealtune.annealing",
     "Setting": "annealtune.annealing",
     # temperatures and strategies
@@ -55,6 +57,7 @@ __all__ = [
     "Shrinking",
     "StepInfo",
     "grid",
+    "log_range",
     "Neighborhood",
     "Setting",
     "Automatic",

@@ -1,6 +1,7 @@
 """The set H: what a setting is, what a neighborhood holds, how one is picked."""
 
 import copy
+import itertools
 import json
 import math
 import pickle
@@ -9,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from annealtune.annealing import Neighborhood, Setting, grid
+from annealtune.annealing import Neighborhood, Setting, grid, log_range
 
 PAPER = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05]
 
@@ -198,5 +199,31 @@ NAN = math.nan
 def test_bad_input_names_class_argument_rule_and_value(build, error, parts):
     with pytest.raises(error) as caught:
         build()
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_a_log_range_has_exact_ends_and_equal_ratios():
+    values = log_range(1e-5, 0.3, 10)
+    assert (values[0], values[-1], len(values)) == (1e-5, 0.3, 10)
+    ratios = [b / a for a, b in itertools.pairwise(values)]
+    assert all(math.isclose(ratio, 30000 ** (1 / 9), rel_tol=1e-10) for ratio in ratios)
+    assert len(grid(lr=values)) == 10
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "parts"),
+    [
+        ((0.0, 1.0, 3), ValueError, ["log_range(low, high)", "0 < low < high", "0.0"]),
+        ((1.0, 0.1, 3), ValueError, ["0 < low < high", "1.0 and 0.1"]),
+        ((1.0, math.inf, 3), ValueError, ["< inf", "inf"]),
+        ((0.1, 1.0, 1), ValueError, ["log_range(count=...)", "at least 2", "1"]),
+        (("0.1", 1.0, 3), TypeError, ["log_range(low=...)", "a number", "'0.1'"]),
+        ((0.1, 1.0, 3.0), TypeError, ["log_range(count=...)", "whole", "3.0"]),
+    ],
+)
+def test_a_bad_log_range_names_argument_rule_and_value(arguments, error, parts):
+    with pytest.raises(error) as caught:
+        log_range(*arguments)
     for part in parts:
         assert part in str(caught.value)

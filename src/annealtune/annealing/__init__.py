@@ -1,7 +1,7 @@
 """The rules of simulated annealing: pure Python on floats, no torch."""
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
-from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid
+from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
 from annealtune.annealing.strategies import (
     Comparing,
     PlainStrategy,
@@ -32,5 +32,6 @@ __all__ = [
     "Verdict",
     "accept_probability",
     "grid",
+    "log_range",
     "metropolis",
 ]
