@@ -20,7 +20,15 @@ if TYPE_CHECKING:
         log_range,
     )
     from annealtune.errors import AnnealtuneError, NonFiniteLossError
-    from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StepInfo, StochasticSA
+    from annealtune.optim import (
+        SGDSA,
+        Attribute,
+        EmbeddedTuner,
+        Shrinking,
+        StepInfo,
+        StochasticSA,
+        Value,
+    )
     from annealtune.search import Annealer
 
 __version__ = "0.1.0"
@@ -32,6 +40,9 @@ _HOMES = {
     "StochasticSA": "annealtune.optim",
     "Shrinking": "annealtune.optim",
     "StepInfo": "annealtune.optim",
+    # options of the loop
+    "Attribute": "annealtune.optim",
+    "Value": "annealtune.optim",
     # the set H
     "grid": "annealtune.annealing",
     "log_range": "annealtune.annealing",
@@ -56,6 +67,8 @@ __all__ = [
     "StochasticSA",
     "Shrinking",
     "StepInfo",
+    "Attribute",
+    "Value",
     "grid",
     "log_range",
     "Neighborhood",

@@ -442,7 +442,7 @@ STEPS = {
     "closure that returns a pair": (
         lambda opt, net, loss: opt.step(lambda: (loss(), 1)),
         TypeError,
-        ["SGDSA.step(closure)", "scalar", "(tensor("],
+        ["SGDSA.step(closure)", "(loss, outputs, targets)", "a tuple of 2"],
     ),
     "closure that returns a truth": (
         lambda opt, net, loss: opt.step(lambda: loss() > 0),
@@ -492,7 +492,7 @@ STEPS = {
     "objective that returns nothing": (
         lambda opt, net, loss: opt.step(loss, objective=lambda: None),
         TypeError,
-        ["SGDSA.step(closure)", "scalar", "None"],
+        ["SGDSA.step(objective)", "scalar", "None"],
     ),
 }
 

@@ -1,16 +1,20 @@
 """The rules applied to torch optimizers; `annealtune.optim.embedded` is the file to read."""
 
 from annealtune.optim.embedded import EmbeddedTuner
+from annealtune.optim.loop_options import Attribute, LoopOption, Value
 from annealtune.optim.sgd_sa import SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary
 from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
 
 __all__ = [
     "SGDSA",
+    "Attribute",
     "Count",
     "EmbeddedTuner",
+    "LoopOption",
     "Shrinking",
     "StepInfo",
     "StochasticSA",
     "Summary",
+    "Value",
 ]

@@ -12,6 +12,7 @@ import torch
 
 from annealtune.annealing import (
     Automatic,
+    Comparing,
     Neighborhood,
     Schedule,
     Setting,
@@ -36,11 +37,16 @@ class AnnealingState:
         owner: name of the optimizer's class, for messages.
         strategy: the metaheuristic; it is copied, so one object can be given to many runs.
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
-        settings: the settings to list in the summary from the start.
+        neighborhood: H, whose settings are listed in the summary from the start; None for an
+            optimizer whose moves are no settings.
+
+    Raises:
+        TypeError: if the seed is no whole number.
+        ValueError: if the strategy does not fit H.
     """
 
     def __init__(
-        self, owner: str, strategy: Strategy, seed: int, settings: tuple[Setting, ...] = ()
+        self, owner: str, strategy: Strategy, seed: int, neighborhood: Neighborhood | None = None
     ) -> None:
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
@@ -48,12 +54,52 @@ class AnnealingState:
         self.strategy = copy.deepcopy(strategy)
         self.rng = random.Random(operator.index(seed))
         self.step = 0
-        self.tally = Tally(settings)
+        self.tally = Tally(tuple(neighborhood or ()))
         self.recent: collections.deque[StepInfo] = collections.deque(maxlen=10)
+        if neighborhood is not None:
+            self.strategy.check(neighborhood)
 
     def pick(self, neighborhood: Neighborhood) -> Setting:
-        """Pick the setting of the next move."""
+        """Pick the setting of the next move.
+
+        Raises:
+            RuntimeError: if the strategy has to measure several candidates first.
+        """
+        if self.compares:
+            raise RuntimeError(
+                f"{self.owner}: {self.strategy!r} measures several candidates a step, which only "
+                "step(closure) and step(loss=..., probe=...) can do; give it candidates=1 for "
+                "propose and resolve"
+            )
         return self.strategy.pick(neighborhood, self.rng)
+
+    @property
+    def compares(self) -> bool:
+        """Whether the strategy measures several candidates a step."""
+        return isinstance(self.strategy, Comparing) and self.strategy.candidates > 1
+
+    def shortlist(self, neighborhood: Neighborhood) -> tuple[Setting, ...]:
+        """Return the candidates to measure."""
+        assert isinstance(self.strategy, Comparing)
+        return self.strategy.shortlist(neighborhood, self.rng)
+
+    def select(self, value: float, measured: dict[Setting, float]) -> Setting:
+        """Return the best candidate by the strategy's own rule."""
+        assert isinstance(self.strategy, Comparing)
+        return self.strategy.select(value, measured)
+
+    def refuse_comparing_if(self, loop_options: tuple[str, ...]) -> None:
+        """Refuse a comparison of candidates whose forwards differ.
+
+        Raises:
+            ValueError: if the strategy compares along one gradient and H sets options of the loop.
+        """
+        if loop_options and self.compares:
+            raise ValueError(
+                f"{self.owner}(strategy=...) must try one candidate a step where H sets options of "
+                f"the loop ({', '.join(loop_options)}), which change the gradient, got "
+                f"{self.strategy!r}; give it candidates=1"
+            )
 
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""

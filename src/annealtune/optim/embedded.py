@@ -6,10 +6,9 @@ second evaluation, accept or go back. The marks ``(l. n)`` at the right are its 
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,22 +18,15 @@ from torch.optim import Optimizer
 from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
+from annealtune.optim.controls import Controls, Scales
+from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.minibatch import Minibatch, scalar
+from annealtune.optim.objectives import AcceptOn, judge
 from annealtune.optim.probe import Probe, ProbeMode
 from annealtune.optim.random_state import RandomState
-from annealtune.optim.snapshot import Snapshot
 from annealtune.optim.step_info import StepInfo
+from annealtune.optim.tentative import TentativeStep, Trial
 from annealtune.optim.wrapper import OptimizerWrapper
-
-
-@dataclasses.dataclass(frozen=True)
-class _Trial:
-    """A tentative step that waits for its verdict."""
-
-    setting: Setting
-    loss: float
-    start: RandomState  # before the forward of this minibatch
-    end: RandomState  # after it
 
 
 class EmbeddedTuner(OptimizerWrapper):
@@ -51,7 +43,14 @@ class EmbeddedTuner(OptimizerWrapper):
         neighborhood: H; by default seven multiples of the base's learning rate.
         temperature: a number (constant; 0 is greedy, ``math.inf`` accepts everything finite) or a
             schedule; by default `Automatic`, in units of the worsenings that occur.
-        strategy: another metaheuristic instead of simulated annealing.
+        strategy: another metaheuristic instead of simulated annealing: its name, such as
+            ``"tabu"``, or an object.
+        accept_on: what the accept test compares: ``"loss"``, ``"error"`` (one minus the accuracy)
+            or any function of (outputs, targets), for which the closure returns ``(loss, outputs,
+            targets)``; the gradient is that of the loss.
+        loop: options of the training loop that H may set too, by name: see `LoopOption`.
+        group_scales: factors for the groups of the base that have a ``"name"``: a number for
+            their learning rate, or numbers by option.
         epochs: planned number of epochs, each ended by `cool`: the length of the default schedule.
         total_steps: planned number of steps, instead of ``epochs``. With neither, the default
             schedule is the anytime one.
@@ -77,8 +76,8 @@ class EmbeddedTuner(OptimizerWrapper):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
-    _scratch = ("_trial", "_before", "_spares_gradients", "_left")
-    _trial: _Trial | None
+    _scratch = ("_tentative",)
+    _tentative: TentativeStep
 
     def __init__(
         self,
@@ -88,7 +87,10 @@ class EmbeddedTuner(OptimizerWrapper):
         buffers: Iterable[Tensor] = (),
         neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | None = None,
         temperature: float | Schedule | None = None,
-        strategy: Strategy | None = None,
+        strategy: Strategy | str | None = None,
+        accept_on: AcceptOn = "loss",
+        loop: Mapping[str, LoopOption] | None = None,
+        group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
         seed: int = 0,
@@ -96,11 +98,14 @@ class EmbeddedTuner(OptimizerWrapper):
     ) -> None:
         owner = type(self).__name__
         compatibility.check_base(owner, base)
-        self.neighborhood = compatibility.check_neighborhood(owner, neighborhood, base)
-        compatibility.refuse_schedulers(owner, self.neighborhood, base)
+        self._controls = Controls(owner, base, loop, group_scales)
+        self.neighborhood = self._controls.fit(neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
-        super().__init__(base, AnnealingState(owner, strategy, seed, tuple(self.neighborhood)))
+        super().__init__(base, AnnealingState(owner, strategy, seed, self.neighborhood))
+        self._annealing.refuse_comparing_if(self._controls.loop_options)
         self.model = model
+        self._judge = judge(owner, accept_on)
+        self._picked: Setting | None = None  # ahead of its step
         self._probe = Probe(owner, model, buffers, base, probe_in)
         self._reset_scratch()
 
@@ -136,30 +141,27 @@ class EmbeddedTuner(OptimizerWrapper):
             return self.base.step()
         minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
         training_loss = minibatch.backpropagate(self.zero_grad)  # L(w) and its gradient v  (l. 6)
-        self.propose(minibatch.before(), rng_state=minibatch.start)  # eta from H, w_new  (l. 7-8)
-        with self._undone_on_error():
-            new_loss = minibatch.after()  # L(w_new) on the same minibatch                  (l. 9)
-        self.resolve(new_loss)  # worsening, prob, accept or go back                    (l. 10-17)
+        value = minibatch.before()
+        measured = self._compare(value, minibatch)  # nothing, but for tabu search and its like
+        setting = self.propose(value, rng_state=minibatch.start)  # eta from H, w_new     (l. 7-8)
+        with self._tentative.undone_on_error():
+            new_value = measured[setting] if measured else minibatch.after()  # L(w_new)    (l. 9)
+        self.resolve(new_value)  # worsening, prob, accept or go back                   (l. 10-17)
         return training_loss
 
     @torch.no_grad()
     def propose(
         self, loss: Tensor | float, *, rng_state: Tensor | RandomState | None = None
     ) -> Setting:
-        """Pick a setting and make the tentative step; the gradient of ``loss`` is in place."""
-        self._refuse_pending("propose")
-        owner = type(self).__name__
+        """Pick a setting and make the tentative step; the gradient of ``loss`` is in place.
+
+        Where the accept test is to compare something else, give its value instead of the loss.
+        """
         start = self._probe.take_start(rng_state)
-        compatibility.refuse_schedulers(owner, self.neighborhood, self.base, self._left)
-        compatibility.check_gradients(owner, self._parameters())
-        value = scalar(owner, "loss", loss)
-        if not math.isfinite(value):
-            raise self._annealing.non_finite(value)
-        setting = self._annealing.pick(self.neighborhood)  # eta from H                     (l. 7)
-        self._before.take(gradients=setting not in self._spares_gradients)
-        self._trial = _Trial(setting, value, start, RandomState.capture())
-        with self._undone_on_error():
-            self._tentative_step(setting)  # w_new = w - eta v                              (l. 8)
+        value = self._checked_value(loss)
+        setting, self._picked = self.prepare(), None  # eta from H                          (l. 7)
+        trial = Trial(setting, value, start, RandomState.capture())
+        self._tentative.make(trial)  # w_new = w - eta v                                    (l. 8)
         return setting
 
     @torch.no_grad()
@@ -167,14 +169,28 @@ class EmbeddedTuner(OptimizerWrapper):
         """Keep the tentative step or go back, by the loss at the tentative point."""
         trial = self._pending("resolve")
         value = scalar(type(self).__name__, "new_loss", new_loss)
-        info = self._annealing.decide(trial.setting, trial.loss, value)  # Metropolis   (l. 10-12)
+        info = self._annealing.decide(trial.setting, trial.value, value)  # Metropolis  (l. 10-12)
         if info.accepted:
-            self._end_trial()  # w = w_new                                                 (l. 13)
+            self._tentative.keep()  # w = w_new                                            (l. 13)
         else:
-            self._undo()  # w stays                                                        (l. 15)
+            self._tentative.undo()  # w stays                                              (l. 15)
         self._probe.take_start()  # whatever was noted meanwhile belongs to this step
         self.last_step = info
         return info
+
+    def prepare(self) -> Setting:
+        """Pick the setting of the next step now, and give the loop its options of it.
+
+        `step` with a closure does it by itself. Where the forward happens before `step` or
+        `propose` is called and H holds options of the loop, call it before the forward; called
+        twice, it does nothing more.
+        """
+        self._refuse_pending("prepare")
+        if self._picked is None:
+            picked = self._annealing.pick(self.neighborhood)
+            self._controls.turn_loop(picked)
+            self._picked = picked
+        return self._picked
 
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
@@ -183,7 +199,8 @@ class EmbeddedTuner(OptimizerWrapper):
         it is the one to propose where ``probe_in="eval"``, which compares other losses than that
         of the training forward.
         """
-        return self._probe.replay(self._trial.start if self._trial else self._probe.start())
+        trial = self._tentative.trial
+        return self._probe.replay(self._probe.start() if trial is None else trial.start)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
@@ -194,6 +211,18 @@ class EmbeddedTuner(OptimizerWrapper):
         """Reset the gradients of all parameters of the base."""
         self._probe.forget_abandoned()
         super().zero_grad(set_to_none)
+
+    def _own_state(self) -> dict[str, Any]:
+        picked = None if self._picked is None else dict(self._picked)
+        return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
+
+    def _load_own_state(self, state: dict[str, Any]) -> None:
+        super()._load_own_state(state)
+        self._controls.rest(state.get("loop", {}))
+        picked = state.get("picked")
+        self._picked = None if picked is None else Setting(picked)
+        if self._picked is not None:
+            self._controls.turn_loop(self._picked)
 
     def __repr__(self) -> str:
         return (
@@ -212,6 +241,8 @@ class EmbeddedTuner(OptimizerWrapper):
         self._refuse_pending("step")
         if closure is not None:
             compatibility.refuse_scaled_closure(type(self).__name__)
+            if self._controls.loop_options:
+                self.prepare()  # the forward depends on it
         start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
         return Minibatch(
             type(self).__name__,
@@ -220,59 +251,56 @@ class EmbeddedTuner(OptimizerWrapper):
             loss=loss,
             probe=probe,
             objective=objective,
+            judge=self._judge,
             start=start,
         )
 
-    def _tentative_step(self, setting: Setting) -> None:
-        for group in self.base.param_groups:
-            for option, value in setting.items():
-                if isinstance(group[option], Tensor):
-                    group[option].fill_(value)
-                else:
-                    group[option] = value
-        self.base.step()
-        # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
-        # does under this setting is found out at its first try, which paid for a copy of them.
-        if self._before.gradients_are_untouched():
-            self._spares_gradients.add(setting)
-        else:
-            self._spares_gradients.discard(setting)
+    def _checked_value(self, loss: Tensor | float) -> float:
+        """Return the value at the current point, once everything is in place for a trial."""
+        self._refuse_pending("propose")
+        owner = type(self).__name__
+        self._controls.refuse_schedulers()
+        compatibility.check_gradients(owner, self._parameters())
+        if self._controls.loop_options and self._picked is None:
+            raise RuntimeError(
+                f"{owner}: the neighborhood sets {', '.join(self._controls.loop_options)} of the "
+                "training loop, which must be known before the forward: call prepare() first, or "
+                "use step(closure)"
+            )
+        value = scalar(owner, "loss", loss)
+        if not math.isfinite(value):
+            raise self._annealing.non_finite(value)
+        return value
 
-    def _undo(self) -> None:
-        self._before.restore()
-        self._pending("resolve").end.restore()
-        self._end_trial()
-
-    def _end_trial(self) -> None:
-        self._trial = None
-        self._before.release()
-        self._left = compatibility.options_in_groups(self.neighborhood, self.base)
-
-    @contextmanager
-    def _undone_on_error(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException:  # an interrupted trial leaves no trace either
-            self._undo()
-            raise
+    def _compare(self, loss: float, minibatch: Minibatch) -> dict[Setting, float]:
+        """Measure the candidates of a strategy that compares several; each is undone again."""
+        measured: dict[Setting, float] = {}
+        if self._annealing.compares:
+            value = self._checked_value(loss)
+            for setting in self._annealing.shortlist(self.neighborhood):
+                trial = Trial(setting, value, minibatch.start, RandomState.capture())
+                self._tentative.make(trial)
+                with self._tentative.undone_on_error():
+                    measured[setting] = minibatch.after()
+                self._tentative.undo()
+            self._picked = self._annealing.select(value, measured)
+        return measured
 
     def _parameters(self) -> Iterator[Tensor]:
         return (p for group in self.base.param_groups for p in group["params"])
 
-    def _pending(self, method: str) -> _Trial:
-        if self._trial is None:
+    def _pending(self, method: str) -> Trial:
+        if self._tentative.trial is None:
             raise RuntimeError(f"{type(self).__name__}.{method}() must follow propose(loss)")
-        return self._trial
+        return self._tentative.trial
 
     def _refuse_pending(self, method: str) -> None:
-        if self._trial is not None:
+        trial = self._tentative.trial
+        if trial is not None:
             raise RuntimeError(
                 f"{type(self).__name__}.{method}() must not come between propose and resolve: "
-                f"{self._trial.setting!r} waits for its verdict, call resolve(new_loss) first"
+                f"{trial.setting!r} waits for its verdict, call resolve(new_loss) first"
             )
 
     def _reset_scratch(self) -> None:
-        self._trial = None
-        self._before = Snapshot(self.base)
-        self._spares_gradients: set[Setting] = set()
-        self._left = compatibility.options_in_groups(self.neighborhood, self.base)
+        self._tentative = TentativeStep(self.base, self._controls)

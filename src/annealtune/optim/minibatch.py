@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from annealtune.optim.objectives import Judge
 from annealtune.optim.probe import Graph, Probe
 from annealtune.optim.random_state import RandomState
 
@@ -24,6 +25,8 @@ class Minibatch:
         loss: the loss with its gradient in place, where there is no closure.
         probe: computes the loss again, where there is no closure.
         objective: what the accept test compares instead of the loss.
+        judge: what it compares instead, a function of the outputs and targets that the closure
+            returns beside the loss.
         start: random state from which an evaluation repeats the first forward.
 
     Raises:
@@ -39,13 +42,16 @@ class Minibatch:
         loss: Any,
         probe: Callable[[], Any] | None,
         objective: Callable[[], Any] | None,
+        judge: Judge | None,
         start: RandomState,
     ) -> None:
-        _check(owner, closure, loss, probe, objective)
+        _check(owner, closure, loss, probe, objective, judge)
         self._owner = owner
         self._guard = guard
         self._closure = closure
         self._loss = loss
+        self._judge = judge
+        self._first_value: float | None = None  # of the judge, at the current point
         self._evaluate = objective or probe or closure
         # A closure is written for training and may enable gradients out of habit; a function that
         # was written for the accept test enables them only if it needs them.
@@ -60,8 +66,10 @@ class Minibatch:
         if self._closure is None:
             return self._loss
         with self._guard.first_forward() as watch:
-            loss = self._closure()
+            loss, *judged = self._parts(self._closure())
         scalar(self._owner, "closure", loss)
+        if judged:
+            self._first_value = self._judged(*judged)
         if not watch.called_backward:
             if not (isinstance(loss, Tensor) and loss.requires_grad):
                 raise ValueError(
@@ -84,7 +92,11 @@ class Minibatch:
         objective such as the accuracy may hide that.
         """
         loss = scalar(self._owner, "loss", self._loss)
-        return loss if self._compares_losses or not math.isfinite(loss) else self.after()
+        if not math.isfinite(loss):
+            return loss
+        if not self._compares_losses:
+            return self.after()
+        return loss if self._first_value is None else self._first_value
 
     def after(self) -> float:
         """Return what the accept test measures at the point where the weights are now.
@@ -93,8 +105,37 @@ class Minibatch:
         """
         assert self._evaluate is not None
         with self._guard.replay(self.start, graph=self._graph):
-            value = scalar(self._owner, "closure", self._evaluate())
+            value = self._read(self._evaluate())
         return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
+
+    def _read(self, result: Any) -> float:
+        """Return what the accept test compares, from what was evaluated."""
+        if not self._evaluates_loss:
+            return scalar(self._owner, "objective", result)
+        loss, *judged = self._parts(result)
+        value = scalar(self._owner, "closure", loss)
+        return self._judged(*judged) if judged and math.isfinite(value) else value
+
+    def _parts(self, result: Any) -> tuple[Any, ...]:
+        """Return the loss and, where a judge needs them, outputs and targets."""
+        if not isinstance(result, tuple):
+            if self._judge is None:
+                return (result,)
+            raise TypeError(
+                f"{self._owner}(accept_on=...) needs a closure that returns (loss, outputs, "
+                f"targets), got {_shown(result)}"
+            )
+        if len(result) != 3:
+            raise TypeError(
+                f"{self._owner}.step(closure): the closure must return the loss or (loss, outputs, "
+                f"targets), got a tuple of {len(result)}"
+            )
+        return result if self._judge is not None else result[:1]
+
+    def _judged(self, outputs: Any, targets: Any) -> float:
+        assert self._judge is not None
+        with torch.no_grad():
+            return scalar(self._owner, "accept_on", self._judge(outputs, targets))
 
 
 def scalar(owner: str, argument: str, value: Any) -> float:
@@ -116,7 +157,19 @@ def scalar(owner: str, argument: str, value: Any) -> float:
     return float(value)
 
 
-def _check(owner: str, closure: Any, loss: Any, probe: Any, objective: Any) -> None:
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, Tensor) else repr(value)
+
+
+def _check(
+    owner: str, closure: Any, loss: Any, probe: Any, objective: Any, judge: Judge | None
+) -> None:
+    if judge is not None and (closure is None or objective is not None):
+        raise TypeError(
+            f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be given "
+            "a closure that returns (loss, outputs, targets) and no objective=..., got "
+            f"{'an objective' if objective is not None else 'no closure'}"
+        )
     if (closure is None) == (loss is None):
         raise TypeError(
             f"{owner}.step() must be given a closure or loss=..., got "

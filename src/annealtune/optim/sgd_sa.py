@@ -10,7 +10,10 @@ from torch import Tensor, nn
 
 from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, Strategy, grid
 from annealtune.optim.compatibility import as_neighborhood
+from annealtune.optim.controls import Scales
 from annealtune.optim.embedded import EmbeddedTuner
+from annealtune.optim.loop_options import LoopOption
+from annealtune.optim.objectives import AcceptOn
 from annealtune.optim.presets import Preset, preset_temperature
 
 PAPER_COOLING_FACTOR = 0.8
@@ -36,7 +39,10 @@ class SGDSA(EmbeddedTuner):
         preset: ``"paper-text"``, ``"paper-code"`` or None.
         temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
             loss, and keeps its cooling.
-        strategy: another metaheuristic instead of simulated annealing.
+        strategy: another metaheuristic instead of simulated annealing: its name or an object.
+        accept_on: what moves are judged by, as in `EmbeddedTuner`.
+        loop: options of the training loop that H may set, as in `EmbeddedTuner`.
+        group_scales: factors for named groups, as in `EmbeddedTuner`.
         epochs: planned number of epochs, for the default schedule.
         total_steps: planned number of steps, for the default schedule.
         batch_size: size of a minibatch, needed by ``"paper-code"`` and read by nothing else.
@@ -65,7 +71,10 @@ class SGDSA(EmbeddedTuner):
         *,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
-        strategy: Strategy | None = None,
+        strategy: Strategy | str | None = None,
+        accept_on: AcceptOn = "loss",
+        loop: Mapping[str, LoopOption] | None = None,
+        group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
@@ -93,6 +102,9 @@ class SGDSA(EmbeddedTuner):
             neighborhood=neighborhood,
             temperature=temperature,
             strategy=strategy,
+            accept_on=accept_on,
+            loop=loop,
+            group_scales=group_scales,
             epochs=epochs,
             total_steps=total_steps,
             seed=seed,

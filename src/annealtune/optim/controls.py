@@ -1,0 +1,259 @@
+"""Everything a setting of H can turn: the options of the base's groups and those of the loop."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from annealtune.annealing import Neighborhood, Setting, grid
+from annealtune.annealing.arguments import number
+from annealtune.optim.compatibility import as_neighborhood, plain
+from annealtune.optim.loop_options import LoopOption
+
+Scales = Mapping[str, float | Mapping[str, float]]
+
+# What a group holds besides options, and the one that the accept test cannot follow.
+_NO_OPTIONS = {"params", "param_names", "initial_lr", "maximize", "name"}
+# Unusually large rates belong into H: the accept test discards them where they do harm (Section 3).
+_RATE_MULTIPLES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
+
+
+class Controls:
+    """Where the options of a setting are written to, and how loop options are put back.
+
+    Args:
+        owner: name of the wrapping class, for messages.
+        base: the optimizer whose groups take the settings.
+        loop: further options by name.
+        group_scales: factors of the options of named groups; a number scales ``lr``.
+
+    Raises:
+        TypeError: if a loop option cannot be read and written, or a scale is no number.
+        ValueError: if a loop option has the name of an option of the base, or no group has a name
+            that is scaled.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        base: Optimizer,
+        loop: Mapping[str, LoopOption] | None,
+        group_scales: Scales | None,
+    ) -> None:
+        self._owner = owner
+        self._base = base
+        self._loop = _checked_loop(owner, loop or {}, base)
+        self._scales = _checked_scales(owner, group_scales or {}, base)
+        self._options: tuple[str, ...] = ()  # those of H that belong to the base
+        self._left: list[tuple[dict[str, Any], dict[str, Any]]] = []
+        self._loop_before: dict[str, Any] = {}
+
+    def fit(self, neighborhood: Any) -> Neighborhood:
+        """Return H without the settings that the base's own constructor refuses.
+
+        Args:
+            neighborhood: H, any iterable of mappings, or None to derive it from the base's rate.
+
+        Raises:
+            TypeError: if it is no collection of settings.
+            ValueError: if it names an option that nobody has, or nothing is left of it.
+        """
+        if neighborhood is None:
+            neighborhood = _around_the_base_rate(self._owner, self._base)
+        neighborhood = as_neighborhood(self._owner, neighborhood)
+        known = _options_of(self._base)
+        for option in neighborhood.options:
+            if option not in known and option not in self._loop:
+                registered = f" and, registered, {', '.join(self._loop)}" if self._loop else ""
+                raise ValueError(
+                    f"{self._owner}(neighborhood=...) must name options of "
+                    f"{type(self._base).__name__} or of loop=..., got {option!r}; there are "
+                    f"{', '.join(sorted(known))}{registered}"
+                )
+        self._options = tuple(o for o in neighborhood.options if o not in self._loop)
+        for option in {o for scales in self._scales.values() for o in scales} & {*self._options}:
+            for setting in neighborhood:
+                number(f"{self._owner}(group_scales=...): the {option} it scales", setting[option])
+        taken: list[Setting] = []
+        dropped: list[Setting] = list(neighborhood.dropped)
+        for setting in neighborhood:
+            refused = any(
+                _refuses(self._base, group, self._for_group(group, setting))
+                for group in self._base.param_groups
+            )
+            (dropped if refused else taken).append(setting)
+        fitting = Neighborhood(taken, dropped=dropped)
+        self._loop = {o: self._loop[o] for o in neighborhood.options if o in self._loop}
+        self.refuse_schedulers()
+        return fitting
+
+    @property
+    def loop_options(self) -> tuple[str, ...]:
+        """The options of H that belong to the loop: the forward depends on them."""
+        return tuple(self._loop)
+
+    def turn_loop(self, setting: Setting) -> None:
+        """Write the loop's options; what they were is remembered until `keep` or `put_back`."""
+        try:
+            for name, option in self._loop.items():
+                self._loop_before.setdefault(name, option.read())
+                option.write(setting[name])
+        except BaseException:  # all of them or none
+            self.put_back()
+            raise
+
+    def turn_base(self, setting: Setting) -> None:
+        """Write the base's options into every group."""
+        for group in self._base.param_groups:
+            for option, value in self._for_group(group, setting).items():
+                if isinstance(group[option], Tensor):
+                    group[option].fill_(value)
+                else:
+                    group[option] = value
+
+    def put_back(self) -> None:
+        """Give the loop's options the values they had before the step."""
+        self.rest(self._loop_before)
+
+    def keep(self) -> None:
+        """End the step with everything as it is."""
+        self._loop_before = {}
+        self.note()
+
+    def note(self) -> None:
+        """Note what the groups hold, to find out who else writes there."""
+        self._left = self._present()
+
+    def resting(self) -> dict[str, Any]:
+        """Return the loop's options as they are outside of a step."""
+        return {name: self._loop_before.get(name, o.read()) for name, o in self._loop.items()}
+
+    def rest(self, values: Mapping[str, Any]) -> None:
+        """Continue where `resting` was taken."""
+        for name, value in values.items():
+            self._loop[name].write(value)
+        self._loop_before = {}
+
+    def refuse_schedulers(self) -> None:
+        """Refuse whoever else writes into an option that is picked anew at every step.
+
+        A chainable scheduler multiplies whatever rate it finds: it would compound on random picks.
+
+        Raises:
+            ValueError: if a scheduler has left its mark in a group, or an option has changed.
+        """
+        owner = self._owner
+        if "lr" in self._options and any("initial_lr" in g for g in self._base.param_groups):
+            raise ValueError(
+                f"{owner}: the neighborhood must not hold lr while a learning-rate scheduler is "
+                "attached (a group has 'initial_lr'): each would overwrite the other. Take the "
+                "scheduler away, or leave lr out of the neighborhood"
+            )
+        for (group, now), (same, then) in zip(self._present(), self._left, strict=False):
+            changed = [option for option in then if now[option] != then[option]]
+            if changed and group is same:
+                raise ValueError(
+                    f"{owner}: {changed[0]} is in the neighborhood, so nobody else must write it, "
+                    f"got {now[changed[0]]!r} where the last step left {then[changed[0]]!r}. Take "
+                    f"the scheduler away, or leave {changed[0]} out of the neighborhood"
+                )
+
+    def _for_group(self, group: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
+        """Return the base's part of a setting in the scale of a group."""
+        scales = self._scales.get(group.get("name"), {})
+        return {o: setting[o] * scales[o] if o in scales else setting[o] for o in self._options}
+
+    def _present(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        return [
+            (group, {option: plain(group[option]) for option in self._options})
+            for group in self._base.param_groups
+        ]
+
+
+def _options_of(base: Optimizer) -> set[str]:
+    return set.intersection(*(set(group) for group in base.param_groups)) - _NO_OPTIONS
+
+
+def _checked_loop(owner: str, loop: Any, base: Optimizer) -> dict[str, LoopOption]:
+    if not isinstance(loop, Mapping):
+        raise TypeError(f"{owner}(loop=...) must map names to loop options, got {loop!r}")
+    for name, option in loop.items():
+        if not isinstance(option, LoopOption) or isinstance(option, type):
+            raise TypeError(
+                f"{owner}(loop={{{name!r}: ...}}) must have read() and write(value), as Attribute "
+                f"and Value do, got {option!r}"
+            )
+        if name in _options_of(base):
+            raise ValueError(
+                f"{owner}(loop=...) must use other names than the options of "
+                f"{type(base).__name__}, got {name!r}"
+            )
+    return dict(loop)
+
+
+def _checked_scales(
+    owner: str, group_scales: Any, base: Optimizer
+) -> dict[str | None, dict[str, float]]:
+    if not isinstance(group_scales, Mapping):
+        raise TypeError(
+            f"{owner}(group_scales=...) must map names of groups to factors, got {group_scales!r}"
+        )
+    names = [group["name"] for group in base.param_groups if "name" in group]
+    checked: dict[str | None, dict[str, float]] = {}
+    for name, scales in group_scales.items():
+        if name not in names:
+            raise ValueError(
+                f"{owner}(group_scales=...) must name groups of the base, got {name!r}; "
+                + (f"there are {', '.join(map(repr, names))}" if names else "no group has a 'name'")
+            )
+        scales = scales if isinstance(scales, Mapping) else {"lr": scales}
+        for option, scale in scales.items():
+            argument = f"{owner}(group_scales={{{name!r}: ...}})"
+            if not 0 <= number(argument, scale) < float("inf"):
+                raise ValueError(f"{argument} must be finite and not negative, got {scale!r}")
+            if option not in _options_of(base):
+                raise ValueError(
+                    f"{argument} must scale an option of {type(base).__name__}, got {option!r}"
+                )
+        checked[name] = dict(scales)
+    return checked
+
+
+def _refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
+    """Tell whether the base's constructor refuses options beside a group's other ones."""
+    # A constructor that does not even take what the group has now has no say.
+    return not _constructs(base, group, options) and _constructs(base, group, {})
+
+
+def _constructs(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
+    accepted = inspect.signature(type(base).__init__).parameters
+    present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
+    scratch = torch.nn.Parameter(_small(group["params"][0]) if group["params"] else torch.zeros(1))
+    try:
+        type(base)(**{**present, **options, "params": [scratch]})
+    except (ValueError, TypeError, RuntimeError, AssertionError):
+        return False
+    return True
+
+
+def _small(parameter: Tensor) -> Tensor:
+    """Return one element of the same kind: some bases take matrices only."""
+    if torch.nn.parameter.is_lazy(parameter):
+        return torch.zeros(1)
+    return torch.zeros((1,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
+
+
+def _around_the_base_rate(owner: str, base: Optimizer) -> Neighborhood:
+    rates = {float(group["lr"]) for group in base.param_groups if "lr" in group}
+    if len(rates) != 1 or 0.0 in rates:
+        raise ValueError(
+            f"{owner}(neighborhood=...) must be given where the groups of the base do not share "
+            f"one positive learning rate, got rates {sorted(rates)}"
+        )
+    rate = rates.pop()
+    return grid(lr=[multiple * rate for multiple in _RATE_MULTIPLES])

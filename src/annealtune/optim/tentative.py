@@ -1,0 +1,85 @@
+"""The tentative step of Algorithm 2: made, then kept or undone bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch.optim import Optimizer
+
+from annealtune.annealing import Setting
+from annealtune.optim.controls import Controls
+from annealtune.optim.random_state import RandomState
+from annealtune.optim.snapshot import Snapshot
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """What is known of a tentative step before its verdict.
+
+    Attributes:
+        setting: what it was made with.
+        value: of the accept test at the point it started from.
+        start: random state before the forward of this minibatch.
+        end: random state after it.
+    """
+
+    setting: Setting
+    value: float
+    start: RandomState
+    end: RandomState
+
+
+class TentativeStep:
+    """A step of the base optimizer that can be taken back.
+
+    Args:
+        base: makes the step.
+        controls: write the options of a setting.
+    """
+
+    def __init__(self, base: Optimizer, controls: Controls) -> None:
+        self._base = base
+        self._controls = controls
+        self._before = Snapshot(base)
+        self._spares_gradients: set[Setting] = set()
+        self.trial: Trial | None = None  # the one that waits for its verdict
+        controls.note()
+
+    def make(self, trial: Trial) -> None:
+        """Step with the setting of a trial."""
+        self._before.take(gradients=trial.setting not in self._spares_gradients)
+        self.trial = trial
+        with self.undone_on_error():
+            self._controls.turn_base(trial.setting)
+            self._base.step()
+        # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
+        # does under this setting is found out at its first try, which paid for a copy of them.
+        if self._before.gradients_are_untouched():
+            self._spares_gradients.add(trial.setting)
+        else:
+            self._spares_gradients.discard(trial.setting)
+
+    def keep(self) -> None:
+        """End the trial where it led to."""
+        self.trial = None
+        self._before.release()
+        self._controls.keep()
+
+    def undo(self) -> None:
+        """End the trial where it began."""
+        assert self.trial is not None
+        self._before.restore()
+        self.trial.end.restore()
+        self._controls.put_back()
+        self.keep()
+
+    @contextmanager
+    def undone_on_error(self) -> Iterator[None]:
+        """Leave no trace of a trial that is interrupted."""
+        try:
+            yield
+        except BaseException:
+            self.undo()
+            raise
