@@ -3,10 +3,21 @@
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
 from annealtune.annealing.strategies import (
+    STRATEGIES,
     Comparing,
+    Genetic,
+    GreatDeluge,
+    HillClimbing,
+    LateAcceptance,
     PlainStrategy,
+    RandomWalk,
     SimulatedAnnealing,
     Strategy,
+    Tabu,
+    ThresholdAccepting,
+    VariableNeighborhood,
+    make_strategy,
+    takes_temperature,
 )
 from annealtune.annealing.temperature import (
     Automatic,
@@ -18,20 +29,31 @@ from annealtune.annealing.temperature import (
 
 __all__ = [
     "PAPER_RATES",
+    "STRATEGIES",
     "Automatic",
     "Comparing",
     "Constant",
+    "Genetic",
     "Geometric",
+    "GreatDeluge",
+    "HillClimbing",
+    "LateAcceptance",
     "Neighborhood",
     "PlainStrategy",
+    "RandomWalk",
     "Reheating",
     "Schedule",
     "Setting",
     "SimulatedAnnealing",
     "Strategy",
+    "Tabu",
+    "ThresholdAccepting",
+    "VariableNeighborhood",
     "Verdict",
     "accept_probability",
     "grid",
     "log_range",
+    "make_strategy",
     "metropolis",
+    "takes_temperature",
 ]

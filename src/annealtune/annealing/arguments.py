@@ -47,6 +47,27 @@ def not_negative(argument: str, value: Any) -> float:
     return checked
 
 
+def share(argument: str, value: Any) -> float:
+    """Return a number between 0 and 1, both included: a probability or a part of a whole.
+
+    Args:
+        argument: where the value was given.
+        value: what was given.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it lies outside, or is NaN.
+
+    Example:
+        >>> share("Genetic(mutation=...)", 0.2)
+        0.2
+    """
+    checked = number(argument, value)
+    if not 0 <= checked <= 1:
+        raise ValueError(f"{argument} must lie between 0 and 1, got {value!r}")
+    return checked
+
+
 def count(argument: str, value: Any, *, least: int) -> int:
     """Return a whole number that is at least ``least``; numpy's integers are welcome.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from typing import Any
+from typing import Any, ClassVar
 
 from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.neighborhood import Neighborhood, Setting
@@ -14,6 +14,10 @@ from annealtune.annealing.temperature import Clock
 class PlainStrategy:
     """A uniform pick and no memory; a subclass adds ``decide`` and whatever else it needs.
 
+    Attributes:
+        picks_settings: whether the choice among the settings of H is a part of the method. Such a
+            strategy says nothing about a problem that proposes its own moves (`annealtune.search`).
+
     Example:
         >>> class SmallWorsenings(PlainStrategy):
         ...     def decide(self, value, new_value, rng):
@@ -22,6 +26,8 @@ class PlainStrategy:
         >>> SmallWorsenings().decide(1.0, 1.001, random.Random(0)).accepted
         True
     """
+
+    picks_settings: ClassVar[bool] = False
 
     @property
     def temperature(self) -> float:

@@ -1,0 +1,104 @@
+"""The strategies by name, for configurations and for the command line."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from annealtune.annealing.strategies.genetic import Genetic
+from annealtune.annealing.strategies.great_deluge import GreatDeluge
+from annealtune.annealing.strategies.hill_climbing import HillClimbing
+from annealtune.annealing.strategies.late_acceptance import LateAcceptance
+from annealtune.annealing.strategies.protocol import Strategy
+from annealtune.annealing.strategies.random_walk import RandomWalk
+from annealtune.annealing.strategies.simulated_annealing import SimulatedAnnealing
+from annealtune.annealing.strategies.tabu import Tabu
+from annealtune.annealing.strategies.threshold_accepting import ThresholdAccepting
+from annealtune.annealing.strategies.variable_neighborhood import VariableNeighborhood
+from annealtune.annealing.temperature import Schedule
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "simulated-annealing": SimulatedAnnealing,
+    "threshold-accepting": ThresholdAccepting,
+    "late-acceptance": LateAcceptance,
+    "great-deluge": GreatDeluge,
+    "hill-climbing": HillClimbing,
+    "random-walk": RandomWalk,
+    "tabu": Tabu,
+    "variable-neighborhood": VariableNeighborhood,
+    "genetic": Genetic,
+}
+
+
+def takes_temperature(cls: type) -> bool:
+    """Tell whether the constructor of a strategy has an argument ``temperature``.
+
+    Example:
+        >>> takes_temperature(Genetic), takes_temperature(Tabu)
+        (True, False)
+    """
+    return "temperature" in inspect.signature(cls).parameters
+
+
+def make_strategy(
+    owner: str,
+    strategy: str | type,
+    options: Mapping[str, Any],
+    temperature: float | Schedule,
+) -> Strategy:
+    """Build a strategy from its name, or from a class of the user's own, and its options.
+
+    Args:
+        owner: who was given the strategy, for messages.
+        strategy: one of the names in `STRATEGIES`, or a class.
+        options: arguments of its constructor, other than the temperature.
+        temperature: a number or a schedule, for a strategy that takes one; others do without.
+
+    Raises:
+        TypeError: if the strategy is neither a name nor a class, or the class makes no `Strategy`.
+        ValueError: if the name or an option is unknown, or an option breaks its rule.
+
+    Example:
+        >>> make_strategy("EmbeddedTuner", "tabu", {"candidates": 2}, temperature=1.0)
+        Tabu(tenure=None, candidates=2)
+    """
+    cls = _class_of(owner, strategy)
+    parameters = inspect.signature(cls).parameters
+    known = [name for name in parameters if name != "temperature"]
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in options:
+        if name == "temperature" or not (name in known or takes_any):
+            raise ValueError(
+                f"{owner}(strategy=...): the options of {cls.__name__} must be among "
+                f"{', '.join(known) or 'none: it has no options'}, got {name!r}{_hint(name, known)}"
+            )
+    given = {"temperature": temperature} if takes_temperature(cls) else {}
+    built = cls(**given, **options)
+    if not isinstance(built, Strategy):
+        raise TypeError(
+            f"{owner}(strategy=...) must make a Strategy, got {built!r} from {cls.__name__}; "
+            "derive the class from annealtune.PlainStrategy"
+        )
+    return built
+
+
+def _class_of(owner: str, strategy: str | type) -> type:
+    if isinstance(strategy, type):
+        return strategy
+    if not isinstance(strategy, str):
+        raise TypeError(
+            f"{owner}(strategy=...) must be the name of a strategy or a class, got {strategy!r}"
+        )
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"{owner}(strategy=...) must be one of {', '.join(STRATEGIES)}, got {strategy!r}"
+            f"{_hint(strategy.lower().replace('_', '-'), STRATEGIES)}"
+        )
+    return STRATEGIES[strategy]
+
+
+def _hint(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
