@@ -11,11 +11,20 @@ if TYPE_CHECKING:
     from annealtune.annealing import (
         Automatic,
         Constant,
+        Genetic,
         Geometric,
+        GreatDeluge,
+        HillClimbing,
+        LateAcceptance,
         Neighborhood,
+        PlainStrategy,
+        RandomWalk,
         Reheating,
         Setting,
         SimulatedAnnealing,
+        Tabu,
+        ThresholdAccepting,
+        VariableNeighborhood,
         grid,
         log_range,
     )
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
         StochasticSA,
         Value,
     )
-    from annealtune.search import Annealer
+    from annealtune.search import Annealer, GeneticSearch
 
 __version__ = "0.1.0"
 
@@ -53,9 +62,19 @@ _HOMES = {
     "Constant": "annealtune.annealing",
     "Geometric": "annealtune.annealing",
     "Reheating": "annealtune.annealing",
+    "PlainStrategy": "annealtune.annealing",
     "SimulatedAnnealing": "annealtune.annealing",
+    "ThresholdAccepting": "annealtune.annealing",
+    "LateAcceptance": "annealtune.annealing",
+    "GreatDeluge": "annealtune.annealing",
+    "HillClimbing": "annealtune.annealing",
+    "RandomWalk": "annealtune.annealing",
+    "Tabu": "annealtune.annealing",
+    "VariableNeighborhood": "annealtune.annealing",
+    "Genetic": "annealtune.annealing",
     # any problem
     "Annealer": "annealtune.search",
+    "GeneticSearch": "annealtune.search",
     # errors
     "AnnealtuneError": "annealtune.errors",
     "NonFiniteLossError": "annealtune.errors",
@@ -77,8 +96,18 @@ __all__ = [
     "Constant",
     "Geometric",
     "Reheating",
+    "PlainStrategy",
     "SimulatedAnnealing",
+    "ThresholdAccepting",
+    "LateAcceptance",
+    "GreatDeluge",
+    "HillClimbing",
+    "RandomWalk",
+    "Tabu",
+    "VariableNeighborhood",
+    "Genetic",
     "Annealer",
+    "GeneticSearch",
     "AnnealtuneError",
     "NonFiniteLossError",
     "__version__",

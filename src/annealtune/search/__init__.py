@@ -1,7 +1,8 @@
 """Algorithm 1 of the paper for any problem; imports neither torch nor anything third-party."""
 
 from annealtune.search.annealer import Annealer
-from annealtune.search.problem import Problem
+from annealtune.search.genetic import GeneticSearch
+from annealtune.search.problem import Breedable, Problem
 from annealtune.search.result import IterationInfo, Result
 
-__all__ = ["Annealer", "Problem", "Result", "IterationInfo"]
+__all__ = ["Annealer", "GeneticSearch", "Problem", "Breedable", "Result", "IterationInfo"]

@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from annealtune.annealing import Automatic, Schedule, SimulatedAnnealing
+from annealtune.annealing import Automatic, Schedule, SimulatedAnnealing, Strategy
 from annealtune.annealing.arguments import count
 from annealtune.annealing.temperature import as_schedule
+from annealtune.search import generator
 from annealtune.search.budget import Budget
 from annealtune.search.checks import (
+    check_callback,
     check_problem,
+    check_state,
+    check_strategy,
     checked_energy,
     checked_initial_energy,
     checked_solution,
 )
 from annealtune.search.plan import plan, plan_of
 from annealtune.search.problem import Problem
-from annealtune.search.result import IterationInfo, Result, StopReason, Walk
+from annealtune.search.repetition import Callback, repeat
+from annealtune.search.result import IterationInfo, Result, Walk
 
 S = TypeVar("S")
 
-Callback = Callable[[IterationInfo[S]], bool | None]
-
 
 class Annealer(Generic[S]):
-    r"""Minimize the energy of a problem by simulated annealing.
+    r"""Minimize the energy of a problem by simulated annealing, or by another accept test.
 
     .. math:: prob = e^{-worsening / T}, \quad worsening = f(s_{new}) - f(s), \quad T = \alpha T
 
@@ -42,15 +45,20 @@ class Annealer(Generic[S]):
             ``run`` is given seconds alone there is no length to plan with: then the temperature
             falls as 1 / (1 + k / 1000) in iteration k. That serves any length beyond some
             thousand iterations, none perfectly; a slow energy is better given ``evaluations``.
+        strategy: another metaheuristic instead of simulated annealing, with its own temperature
+            if it has one; it is copied. Its ``decide`` and ``tick`` are asked, never its ``pick``
+            and ``observe``: a problem proposes its own moves. One that lives by choosing among
+            the settings of H is refused.
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for cooling per epoch.
         callback: called with an `IterationInfo` after every iteration; the search stops if it
             returns True. ``state_dict`` may be called from it.
 
     Raises:
-        TypeError: if an argument is of the wrong kind.
-        ValueError: if an argument breaks its rule, or the clocks do not fit: a schedule that
-            cools per epoch needs ``iterations_per_epoch``, one that cools per step forbids it.
+        TypeError: if an argument is of the wrong kind, or the strategy chooses settings.
+        ValueError: if an argument breaks its rule, if a temperature is given beside a strategy,
+            or the clocks do not fit: a schedule that cools per epoch needs
+            ``iterations_per_epoch``, one that cools per step forbids it.
 
     Example:
         >>> class NearestInteger:
@@ -74,13 +82,13 @@ class Annealer(Generic[S]):
         problem: Problem[S],
         *,
         temperature: float | Schedule | None = None,
+        strategy: Strategy | None = None,
         seed: int = 0,
         iterations_per_epoch: int | None = None,
         callback: Callback[S] | None = None,
     ) -> None:
         check_problem(problem)
-        if callback is not None and not callable(callback):
-            raise TypeError(f"Annealer(callback=...) must be callable, got {callback!r}")
+        check_callback(callback)
         if iterations_per_epoch is not None:
             count("Annealer(iterations_per_epoch=...)", iterations_per_epoch, least=1)
         self.problem = problem
@@ -88,16 +96,13 @@ class Annealer(Generic[S]):
         self.iterations_per_epoch = iterations_per_epoch
         self._rng = random.Random(count("Annealer(seed=...)", seed, least=0))
         self._walk: Walk[S] | None = None
-        self._strategy: SimulatedAnnealing | None = None
-        self._automatic = temperature is None
-        if temperature is not None:
-            schedule = as_schedule("Annealer", temperature)
-            _check_clock(schedule, iterations_per_epoch)
-            self._strategy = SimulatedAnnealing(schedule)
+        self._strategy = _chosen(strategy, temperature)
+        self._automatic = self._strategy is None
+        _check_clock(_schedule_of(self._strategy), iterations_per_epoch)
 
     @property
     def temperature(self) -> float:
-        """The temperature of the next accept test; 0 before one is planned."""
+        """The temperature of the next accept test; 0 before one is planned, NaN without any."""
         return 0.0 if self._strategy is None else self._strategy.temperature
 
     def run(
@@ -126,16 +131,9 @@ class Annealer(Generic[S]):
         budget = Budget(iterations, evaluations=evaluations, seconds=seconds, begun=begun)
         strategy = self._plan(budget)
         walk = self._begin()  # line 1
-        first = walk.iterations
-        stopped_by: StopReason | None
-        while (stopped_by := budget.spent(walk.iterations - first)) is None:  # line 2
-            info = self._iterate(walk, strategy)  # lines 3-11
-            if self.callback is not None and self.callback(info):
-                stopped_by = "callback"
-                break
-        return Result(**vars(walk), stopped_by=stopped_by)
+        return repeat(lambda: self._iterate(walk, strategy), walk, budget, self.callback)  # 2-11
 
-    def _iterate(self, walk: Walk[S], strategy: SimulatedAnnealing) -> IterationInfo[S]:
+    def _iterate(self, walk: Walk[S], strategy: Strategy) -> IterationInfo[S]:
         """Try one move; the marks are the lines of Algorithm 1."""
         temperature = strategy.temperature
         tentative = checked_solution("propose", self.problem.propose(walk.state, self._rng))  # 3
@@ -149,7 +147,7 @@ class Annealer(Generic[S]):
             strategy.tick("epoch")
         return walk.info(temperature, new_energy, verdict)
 
-    def _plan(self, budget: Budget) -> SimulatedAnnealing:
+    def _plan(self, budget: Budget) -> Strategy:
         if self._strategy is not None:
             return self._strategy
         strategy = SimulatedAnnealing(plan(budget.moves, self.iterations_per_epoch))
@@ -171,14 +169,13 @@ class Annealer(Generic[S]):
         JSON, the whole can (JSON turns tuples into lists). Take it between two iterations: before
         or after ``run``, or from the callback.
         """
-        version, words, gauss = self._rng.getstate()
-        schedule = None if self._strategy is None else self._strategy.schedule
         return {
             "walk": None if self._walk is None else dict(vars(self._walk)),
-            "rng": [version, list(words), gauss],
+            "rng": generator.saved(self._rng),
             "schedule": self._kind(),
-            "plan": plan_of(schedule) if self._automatic else None,
-            "temperature": None if schedule is None else schedule.state_dict(),
+            "plan": plan_of(_schedule_of(self._strategy)) if self._automatic else None,
+            # What simulated annealing remembers is its temperature; others keep their own here.
+            "temperature": None if self._strategy is None else self._strategy.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -188,25 +185,52 @@ class Annealer(Generic[S]):
             state: what ``state_dict`` returned.
 
         Raises:
-            ValueError: if it is something else, or its temperature was of another kind.
+            ValueError: if it is something else, or its strategy or temperature was of another
+                kind.
         """
-        _check_state(state, self._kind())
+        check_state(state, {"walk", "rng", "schedule", "plan", "temperature"})
+        if state["schedule"] != self._kind():
+            raise ValueError(
+                "Annealer.load_state_dict(state=...) must come from an annealer with the same kind "
+                f"of strategy and temperature, here {self._kind()!r}, got {state['schedule']!r}"
+            )
         if self._automatic:
             plan = state["plan"]
             self._strategy = None if plan is None else SimulatedAnnealing(Automatic(**plan))
         if self._strategy is not None:
             self._strategy.load_state_dict(state["temperature"])
-        version, words, gauss = state["rng"]
-        self._rng.setstate((version, tuple(words), gauss))
+        generator.restore(self._rng, state["rng"])
         self._walk = state["walk"] and Walk(**state["walk"])
 
     def _kind(self) -> str:
         if self._automatic or self._strategy is None:
             return "planned"
-        return type(self._strategy.schedule).__name__
+        schedule = _schedule_of(self._strategy)
+        kinds = [type(part).__name__ for part in (self._strategy, schedule) if part is not None]
+        # Simulated annealing is meant where none is named.
+        return " with ".join(kind for kind in kinds if kind != SimulatedAnnealing.__name__)
 
 
-def _check_clock(schedule: Schedule, iterations_per_epoch: int | None) -> None:
+def _chosen(strategy: Strategy | None, temperature: float | Schedule | None) -> Strategy | None:
+    """Return the strategy that is asked for, None where its temperature is to be planned."""
+    if strategy is None:
+        if temperature is None:
+            return None
+        return SimulatedAnnealing(as_schedule("Annealer", temperature))
+    if temperature is not None:
+        raise ValueError(
+            "Annealer(strategy=..., temperature=...) must be given one of the two: a strategy "
+            f"brings its own temperature, got {temperature!r} too"
+        )
+    check_strategy(strategy)
+    return copy.deepcopy(strategy)
+
+
+def _schedule_of(strategy: Strategy | None) -> Schedule | None:
+    return getattr(strategy, "schedule", None)
+
+
+def _check_clock(schedule: Schedule | None, iterations_per_epoch: int | None) -> None:
     clock = getattr(schedule, "per", None)  # a constant follows none
     if clock == "epoch" and iterations_per_epoch is None:
         raise ValueError(
@@ -217,19 +241,4 @@ def _check_clock(schedule: Schedule, iterations_per_epoch: int | None) -> None:
         raise ValueError(
             "Annealer(iterations_per_epoch=...) must be left out with a temperature that cools "
             f"per step, got {iterations_per_epoch!r} with {schedule!r}"
-        )
-
-
-def _check_state(state: Any, kind: str) -> None:
-    needed = {"walk", "rng", "schedule", "plan", "temperature"}
-    if not isinstance(state, dict) or not needed <= state.keys():
-        given = sorted(state) if isinstance(state, dict) else repr(state)
-        raise ValueError(
-            "Annealer.load_state_dict(state=...) must be what state_dict returned, a dict with "
-            f"the keys {sorted(needed)}, got {given}"
-        )
-    if state["schedule"] != kind:
-        raise ValueError(
-            "Annealer.load_state_dict(state=...) must come from an annealer with the same kind "
-            f"of temperature, here {kind!r}, got {state['schedule']!r}"
         )

@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import math
 import time
+from typing import NamedTuple
 
 from annealtune.annealing.arguments import count, not_negative
 from annealtune.search.result import StopReason
+
+
+class Costs(NamedTuple):
+    """What a search spends: whose ``run`` it is, and how many energies that computes.
+
+    Attributes:
+        owner: name of the search's class, for messages.
+        initial: energies to begin with.
+        iteration: energies of one iteration.
+    """
+
+    owner: str
+    initial: int
+    iteration: int
+
+
+ANNEALER = Costs("Annealer", initial=1, iteration=1)
 
 
 class Budget:
     """What one call of ``run`` may spend, counted from the moment the budget is made.
 
     Args:
-        iterations: the number of moves to try.
+        iterations: the number of iterations: of moves to try, or of generations.
         evaluations: the number of energies to compute.
         seconds: the time to spend; looked at between two iterations.
-        begun: whether the energy of the current solution is known already; if not, computing it
-            costs one of the evaluations.
+        begun: whether the energies to begin with are known already; if not, computing them is a
+            part of the evaluations.
+        costs: what is counted as spent, by default that of an `Annealer`.
 
     Raises:
         TypeError: if an argument is no number.
@@ -37,24 +56,28 @@ class Budget:
         evaluations: int | None = None,
         seconds: float | None = None,
         begun: bool = True,
+        costs: Costs = ANNEALER,
     ) -> None:
+        run = f"{costs.owner}.run"
         if iterations is None and evaluations is None and seconds is None:
             raise ValueError(
-                "Annealer.run() must be told when to stop: give iterations, evaluations or "
-                "seconds, got none of them"
+                f"{run}() must be told when to stop: give iterations, evaluations or seconds, got "
+                "none of them"
             )
         self.moves: int | None = None
         self._reason: StopReason | None = None
         if iterations is not None:
-            self.moves = count("Annealer.run(iterations=...)", iterations, least=0)
+            self.moves = count(f"{run}(iterations=...)", iterations, least=0)
             self._reason = "iterations"
         if evaluations is not None:
-            moves = count("Annealer.run(evaluations=...)", evaluations, least=1) - (not begun)
+            initial = 0 if begun else costs.initial
+            energies = count(f"{run}(evaluations=...)", evaluations, least=max(initial, 1))
+            moves = (energies - initial) // costs.iteration
             if self.moves is None or moves < self.moves:
                 self.moves, self._reason = moves, "evaluations"
         self._deadline = math.inf
         if seconds is not None:
-            self._deadline = time.monotonic() + _finite_seconds(seconds)
+            self._deadline = time.monotonic() + _finite(f"{run}(seconds=...)", seconds)
 
     def spent(self, moves: int) -> StopReason | None:
         """Return what is used up after this many moves, None while there is something left."""
@@ -65,8 +88,8 @@ class Budget:
         return None
 
 
-def _finite_seconds(seconds: float) -> float:
-    checked = not_negative("Annealer.run(seconds=...)", seconds)
+def _finite(argument: str, seconds: float) -> float:
+    checked = not_negative(argument, seconds)
     if math.isinf(checked):
-        raise ValueError(f"Annealer.run(seconds=...) must be finite, got {seconds!r}")
+        raise ValueError(f"{argument} must be finite, got {seconds!r}")
     return checked

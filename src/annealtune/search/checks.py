@@ -1,34 +1,77 @@
-"""Checks of what a problem is and of what its methods return."""
+"""Checks of what a problem is, of what its methods return, and of a strategy for it."""
 
 from __future__ import annotations
 
 import math
 from typing import Any, TypeVar
 
+from annealtune.annealing import Strategy
+
 S = TypeVar("S")
 
+METHODS = ("initial", "propose", "energy")
 
-def check_problem(problem: Any) -> None:
-    """Refuse an object that lacks a method of `Problem`.
+
+def check_problem(
+    problem: Any, owner: str = "Annealer", methods: tuple[str, ...] = METHODS
+) -> None:
+    """Refuse an object that lacks a method of `Problem`, or one more that a search needs.
 
     Raises:
         TypeError: naming the methods that are missing.
     """
-    missing = [
-        name
-        for name in ("initial", "propose", "energy")
-        if not callable(getattr(problem, name, None))
-    ]
+    missing = [name for name in methods if not callable(getattr(problem, name, None))]
     if missing:
         raise TypeError(
-            "Annealer(problem=...) must have the methods initial, propose and energy, "
-            f"got {problem!r} without {', '.join(missing)}"
+            f"{owner}(problem=...) must have the methods {', '.join(methods[:-1])} and "
+            f"{methods[-1]}, got {problem!r} without {', '.join(missing)}"
         )
     if isinstance(problem, type):
-        raise TypeError(f"Annealer(problem=...) must be an object, got the class {problem!r}")
+        raise TypeError(f"{owner}(problem=...) must be an object, got the class {problem!r}")
 
 
-def checked_solution(method: str, solution: S) -> S:
+def check_callback(callback: Any, owner: str = "Annealer") -> None:
+    """Refuse a callback that cannot be called.
+
+    Raises:
+        TypeError: naming it.
+    """
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{owner}(callback=...) must be callable, got {callback!r}")
+
+
+def check_strategy(strategy: Any) -> None:
+    """Refuse what is no strategy, and one that has nothing to choose from in a search.
+
+    Raises:
+        TypeError: saying why.
+    """
+    # A class has all the names that the protocol asks for, but it is no strategy.
+    if isinstance(strategy, type) or not isinstance(strategy, Strategy):
+        raise TypeError(f"Annealer(strategy=...) must be a Strategy, got {strategy!r}")
+    if getattr(strategy, "picks_settings", False):
+        raise TypeError(
+            "Annealer(strategy=...) must decide on moves alone: a problem proposes its own, and "
+            f"there is no H whose settings could be chosen, got {strategy!r}; use GeneticSearch "
+            "for a population of solutions"
+        )
+
+
+def check_state(state: Any, needed: set[str], owner: str = "Annealer") -> None:
+    """Refuse what ``state_dict`` cannot have returned.
+
+    Raises:
+        ValueError: naming the keys that it has.
+    """
+    if not isinstance(state, dict) or not needed <= state.keys():
+        given = sorted(state) if isinstance(state, dict) else repr(state)
+        raise ValueError(
+            f"{owner}.load_state_dict(state=...) must be what state_dict returned, a dict with "
+            f"the keys {sorted(needed)}, got {given}"
+        )
+
+
+def checked_solution(method: str, solution: S, owner: str = "Annealer") -> S:
     """Refuse None, which is what a method returns that changes a solution in place.
 
     Raises:
@@ -36,13 +79,13 @@ def checked_solution(method: str, solution: S) -> S:
     """
     if solution is None:
         raise TypeError(
-            f"Annealer(problem=...) must return a solution from {method}, got None; "
+            f"{owner}(problem=...) must return a solution from {method}, got None; "
             "a method that changes its argument in place must copy it first and return the copy"
         )
     return solution
 
 
-def checked_energy(energy: Any) -> float:
+def checked_energy(energy: Any, owner: str = "Annealer") -> float:
     """Turn an energy into a float, whatever number it is.
 
     Raises:
@@ -55,7 +98,7 @@ def checked_energy(energy: Any) -> float:
             return float(energy)
     except (TypeError, ValueError):  # an array of several numbers
         pass
-    raise TypeError(f"Annealer(problem=...) must return a number from energy, got {energy!r}")
+    raise TypeError(f"{owner}(problem=...) must return a number from energy, got {energy!r}")
 
 
 def checked_initial_energy(energy: Any) -> float:

@@ -1,4 +1,4 @@
-"""What a problem must offer to be annealed."""
+"""What a problem must offer to be annealed, and to be bred."""
 
 from __future__ import annotations
 
@@ -45,3 +45,14 @@ class Problem(Protocol[S]):
 
     def energy(self, state: S) -> float:
         """Return the value to be minimized; ``math.inf`` marks a solution that is not feasible."""
+
+
+@runtime_checkable
+class Breedable(Problem[S], Protocol[S]):
+    """A problem whose solutions can also be crossed: what `GeneticSearch` needs.
+
+    ``propose`` is its mutation.
+    """
+
+    def crossover(self, first: S, second: S, rng: random.Random) -> S:
+        """Return a new solution that inherits from both; it must not modify either."""

@@ -96,10 +96,10 @@ class Walk(Generic[S]):
         if energy < self.best_energy:
             self.best_state, self.best_energy = state, energy
 
-    def count_iteration(self) -> None:
-        """Note that a move was tried, at the cost of one evaluation."""
+    def count_iteration(self, evaluations: int = 1) -> None:
+        """Note that a move was tried, at the cost of one evaluation, or of several."""
         self.iterations += 1
-        self.evaluations += 1
+        self.evaluations += evaluations
 
     def info(self, temperature: float, new_energy: float, verdict: Verdict) -> IterationInfo[S]:
         """Describe the iteration that was just completed."""
