@@ -201,9 +201,19 @@ CONSTRUCTIONS = {
         ["SGDSA(strategy=..., temperature=...)", "one of the two", "2.0"],
     ),
     "strategy that is none": (
-        lambda net: StochasticSA(net, strategy="annealing"),
+        lambda net: StochasticSA(net, strategy=1),
         TypeError,
-        ["StochasticSA(strategy=...)", "must be a Strategy", "'annealing'"],
+        ["StochasticSA(strategy=...)", "must be a Strategy", "1"],
+    ),
+    "strategy with an unknown name": (
+        lambda net: StochasticSA(net, strategy="annealing"),
+        ValueError,
+        ["StochasticSA(strategy=...)", "'annealing'", "did you mean 'simulated-annealing'"],
+    ),
+    "strategy that chooses settings where there are none": (
+        lambda net: StochasticSA(net, strategy="tabu"),
+        TypeError,
+        ["StochasticSA(strategy=...)", "no H", "Tabu("],
     ),
     "two lengths": (
         lambda net: SGDSA(net, epochs=3, total_steps=9),

@@ -21,6 +21,7 @@ from annealtune.annealing import (
     Verdict,
 )
 from annealtune.annealing.arguments import count
+from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
@@ -168,7 +169,7 @@ class AnnealingState:
 
 def choose_strategy(
     owner: str,
-    strategy: Strategy | None,
+    strategy: Strategy | str | None,
     temperature: float | Schedule | None,
     epochs: int | None,
     total_steps: int | None,
@@ -176,11 +177,12 @@ def choose_strategy(
     """Return the strategy that the arguments of an optimizer ask for.
 
     What is given is obeyed; with nothing given it is simulated annealing at an `Automatic`
-    temperature over the planned length.
+    temperature over the planned length. A strategy by name takes that temperature too, if it takes
+    one at all.
 
     Raises:
         TypeError: if the strategy is none.
-        ValueError: if two arguments contradict each other.
+        ValueError: if two arguments contradict each other, or the name is unknown.
     """
     for name, length in (("epochs", epochs), ("total_steps", total_steps)):
         if length is not None:
@@ -190,17 +192,26 @@ def choose_strategy(
             f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "
             f"and total_steps={total_steps!r}"
         )
-    if strategy is not None:
-        if temperature is not None:
-            raise ValueError(
-                f"{owner}(strategy=..., temperature=...) must be given one of the two: a strategy "
-                f"brings its own temperature, got {temperature!r} too"
-            )
-        if not isinstance(strategy, Strategy):
-            raise TypeError(f"{owner}(strategy=...) must be a Strategy, got {strategy!r}")
-        return strategy
+    known = STRATEGIES.get(strategy) if isinstance(strategy, str) else None
+    if temperature is not None and not (
+        strategy is None or (known is not None and takes_temperature(known))
+    ):
+        raise ValueError(
+            f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "
+            f"brings its own temperature or has none, got {temperature!r} too"
+        )
     if temperature is not None:
-        return SimulatedAnnealing(as_schedule(owner, temperature))
-    if total_steps is not None:
-        return SimulatedAnnealing(Automatic(length=total_steps, per="step"))
-    return SimulatedAnnealing(Automatic(length=epochs))
+        schedule = as_schedule(owner, temperature)
+    elif total_steps is not None:
+        schedule = Automatic(length=total_steps, per="step")
+    else:
+        schedule = Automatic(length=epochs)
+    if strategy is None:
+        return SimulatedAnnealing(schedule)
+    if isinstance(strategy, str):
+        return make_strategy(owner, strategy, {}, schedule)
+    if not isinstance(strategy, Strategy) or isinstance(strategy, type):
+        raise TypeError(
+            f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
+        )
+    return strategy

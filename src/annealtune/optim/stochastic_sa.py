@@ -106,7 +106,7 @@ class StochasticSA(OptimizerWrapper):
         radius: float | Shrinking | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
-        strategy: Strategy | None = None,
+        strategy: Strategy | str | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
@@ -127,6 +127,11 @@ class StochasticSA(OptimizerWrapper):
         self._shrinking = radius if isinstance(radius, Shrinking) else None
         initial = radius.initial if isinstance(radius, Shrinking) else radius
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
+        if getattr(strategy, "picks_settings", False):
+            raise TypeError(
+                "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
+                f"choose a setting from, got {strategy!r}"
+            )
         super().__init__(
             _Displacement(params, initial, scaling), AnnealingState("StochasticSA", strategy, seed)
         )

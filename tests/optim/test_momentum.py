@@ -1,0 +1,116 @@
+"""Momentum in H: the buffers rest while it is off, go on when it is on, and are restored.
+
+docs/decisions/0010-momentum-buffers.md says why.
+"""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from annealtune import SGDSA, EmbeddedTuner, Setting, grid
+from annealtune.annealing import PlainStrategy, Verdict
+
+
+class Script(PlainStrategy):
+    """Makes the moves it is told, keeps those it is told to keep."""
+
+    def __init__(self, moves):
+        self.moves = list(moves)
+        self.made = -1
+
+    def pick(self, neighborhood, rng):
+        self.made += 1
+        return Setting(self.moves[self.made][0])
+
+    def decide(self, value, new_value, rng):
+        return Verdict.of(value, new_value, accepted=self.moves[self.made][1])
+
+
+ON = {"lr": 0.1, "momentum": 0.9, "nesterov": False}
+NESTEROV = {"lr": 0.1, "momentum": 0.9, "nesterov": True}
+OFF = {"lr": 0.1, "momentum": 0.0, "nesterov": False}
+
+
+def scripted(weight, moves):
+    base = torch.optim.SGD([weight], lr=0.1)
+    return EmbeddedTuner(base, neighborhood=[ON, NESTEROV, OFF], strategy=Script(moves))
+
+
+def run(moves):
+    """Minimize the sum of w * (1, 2): the gradient is (1, 2) everywhere."""
+    weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+    gradient = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    tuner = scripted(weight, moves)
+    for _ in moves:
+        tuner.step(lambda: (weight * gradient).sum())
+    return weight.detach(), tuner.base.state.get(weight, {}).get("momentum_buffer")
+
+
+def by_hand(moves):
+    """The documented rule on scalars: a plain step neither reads nor writes the buffer."""
+    position, buffer = 0.0, None
+    for move, accepted in moves:
+        if not accepted:
+            continue
+        if move["momentum"] == 0:
+            position -= 0.1
+            continue
+        buffer = 1.0 if buffer is None else 0.9 * buffer + 1.0
+        position -= 0.1 * (1.0 + 0.9 * buffer if move["nesterov"] else buffer)
+    return position, buffer
+
+
+SEQUENCES = {
+    "on, off, on": [(ON, True), (ON, True), (OFF, True), (OFF, True), (ON, True)],
+    "off first": [(OFF, True), (ON, True), (OFF, True), (ON, True)],
+    "nesterov between": [(ON, True), (NESTEROV, True), (ON, True), (OFF, True), (NESTEROV, True)],
+    "a rejected start": [(ON, False), (OFF, True)],
+    "rejections between": [(ON, True), (NESTEROV, False), (OFF, True), (ON, False), (ON, True)],
+    "never on": [(OFF, True), (OFF, False), (OFF, True)],
+}
+
+
+@pytest.mark.parametrize("moves", SEQUENCES.values(), ids=SEQUENCES)
+def test_the_documented_rule(moves):
+    position, buffer = by_hand(moves)
+    weight, kept = run(moves)
+    assert weight.tolist() == pytest.approx([position, 2 * position], rel=1e-12)
+    if buffer is None:
+        assert kept is None  # also its absence is restored
+    else:
+        assert kept.tolist() == pytest.approx([buffer, 2 * buffer], rel=1e-12)
+
+
+def test_a_rejected_move_restores_the_buffer_bit_for_bit(net, make_batches, picture, bits):
+    tuner = SGDSA(
+        net,
+        grid(lr=[5.0, 0.1], momentum=[0.0, 0.9], nesterov=[False, True]),
+        temperature=0.0,
+    )
+    assert len(tuner.neighborhood) == 6  # Nesterov without momentum is none
+    rejected = 0
+    for x, y in make_batches(40, size=4):
+        before = bits(tuner.base.state_dict()["state"])
+        tuner.step(lambda x=x, y=y: nn.functional.cross_entropy(net(x), y))
+        if not tuner.last_step.accepted:
+            rejected += 1
+            assert bits(tuner.base.state_dict()["state"]) == before
+    assert 5 < rejected < 35
+
+
+def test_every_option_of_an_optimizer_can_be_in_h(net, loss_of):
+    base = torch.optim.AdamW(net.parameters())
+    neighborhood = grid(
+        lr=[1e-3, 1e-2],
+        betas=[(0.9, 0.999), (0.5, 0.9)],
+        eps=[1e-8, 1e-4],
+        weight_decay=[0.0, 0.1],
+        amsgrad=[False],
+    )
+    tuner = EmbeddedTuner(base, model=net, neighborhood=neighborhood, temperature=math.inf)
+    for _ in range(20):
+        tuner.step(loss_of)
+        group = base.param_groups[0]
+        assert {name: group[name] for name in neighborhood.options} == dict(tuner.last_step.setting)
