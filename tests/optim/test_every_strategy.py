@@ -117,7 +117,7 @@ class Reference:
 
 def test_candidates_are_measured_from_the_same_point(net, make_batches):
     class Watched(Tabu):
-        seen = {}
+        seen = None
 
         def select(self, value, measured):
             Watched.seen = dict(measured)

@@ -236,7 +236,7 @@ def test_bad_input_names_argument_rule_and_value(net, options, error, parts):
 
 
 def test_an_attribute_that_is_none():
-    with pytest.raises(AttributeError, match="'rate'.*Dropout, which has none of that name"):
+    with pytest.raises(AttributeError, match=r"'rate'.*Dropout, which has none of that name"):
         Attribute("rate", nn.Dropout())
     with pytest.raises(TypeError, match="must be given an object"):
         Attribute("p")

@@ -210,7 +210,8 @@ def choose_strategy(
         return SimulatedAnnealing(schedule)
     if isinstance(strategy, str):
         return make_strategy(owner, strategy, {}, schedule)
-    if not isinstance(strategy, Strategy) or isinstance(strategy, type):
+    given: Any = strategy  # a class has all the names that the protocol asks for, but is none
+    if not isinstance(given, Strategy) or isinstance(given, type):
         raise TypeError(
             f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
         )
