@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         StepInfo,
         StochasticSA,
         Value,
+        WeightPopulation,
     )
     from annealtune.search import Annealer, GeneticSearch
 
@@ -75,6 +76,7 @@ _HOMES = {
     # any problem
     "Annealer": "annealtune.search",
     "GeneticSearch": "annealtune.search",
+    "WeightPopulation": "annealtune.optim",
     # errors
     "AnnealtuneError": "annealtune.errors",
     "NonFiniteLossError": "annealtune.errors",
@@ -108,6 +110,7 @@ __all__ = [
     "Genetic",
     "Annealer",
     "GeneticSearch",
+    "WeightPopulation",
     "AnnealtuneError",
     "NonFiniteLossError",
     "__version__",

@@ -47,6 +47,27 @@ def not_negative(argument: str, value: Any) -> float:
     return checked
 
 
+def positive(argument: str, value: Any) -> float:
+    """Return a number that is positive and finite.
+
+    Args:
+        argument: where the value was given.
+        value: what was given.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is 0, negative, infinite or NaN.
+
+    Example:
+        >>> positive("WeightPopulation(radius=...)", 0.1)
+        0.1
+    """
+    checked = number(argument, value)
+    if not 0 < checked < math.inf:
+        raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+    return checked
+
+
 def share(argument: str, value: Any) -> float:
     """Return a number between 0 and 1, both included: a probability or a part of a whole.
 

@@ -5,6 +5,7 @@ from annealtune.optim.loop_options import Attribute, LoopOption, Value
 from annealtune.optim.sgd_sa import SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary
 from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
+from annealtune.optim.weight_population import WeightPopulation
 
 __all__ = [
     "SGDSA",
@@ -17,4 +18,5 @@ __all__ = [
     "StochasticSA",
     "Summary",
     "Value",
+    "WeightPopulation",
 ]
