@@ -14,6 +14,10 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS
 
 # For each example a line it prints, and what the numbers in that line must satisfy.
 PROMISES = {
+    "any_hyper_parameter": (
+        r"test accuracy (\d+\.\d)% after (\d+) moves",
+        lambda accuracy, moves: accuracy > 90 and moves == 10 * 23,
+    ),
     "any_optimizer": (
         r"test accuracy (\d+\.\d)%, temperature (\S+) at the end",
         lambda accuracy, temperature: accuracy > 85 and 0 < temperature < 1,
@@ -26,10 +30,22 @@ PROMISES = {
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 93 and moves == 15 * 23,
     ),
+    "own_strategy": (
+        r"lr=10.0 +\d+ +\S+ +(\d+\.\d)%(?s:.*)test accuracy (\d+\.\d)% with Patience",
+        lambda accepted, accuracy: accepted < 20 and accuracy > 85,
+    ),
     "resume": (r"identical weights: True, identical moves: True", lambda: True),
+    "strategies": (
+        r"simulated-annealing +(\d+\.\d)%(?s:.*)random-walk +(\d+\.\d)%(?s:.*)genetic +(\d+\.\d)%",
+        lambda annealed, walk, genetic: annealed > 90 and genetic > 90 and walk < 50,
+    ),
     "travelling_salesman": (
         r"greedy +(\d+\.\d+)\n.*annealed +(\d+\.\d+)",
         lambda greedy, annealed: annealed < greedy,
+    ),
+    "two_objectives": (
+        r"by the loss: .* at 2-bit weights (\S+)\n.*at 2-bit weights: .* at 2-bit weights (\S+)",
+        lambda by_loss, by_coarse_loss: by_coarse_loss < 0.9 * by_loss,
     ),
     "without_closure": (
         r"accumulated: (\d+) moves, (\d+) accepted",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Tabu,
         ThresholdAccepting,
         VariableNeighborhood,
+        Verdict,
         grid,
         log_range,
     )
@@ -64,6 +65,7 @@ _HOMES = {
     "Geometric": "annealtune.annealing",
     "Reheating": "annealtune.annealing",
     "PlainStrategy": "annealtune.annealing",
+    "Verdict": "annealtune.annealing",
     "SimulatedAnnealing": "annealtune.annealing",
     "ThresholdAccepting": "annealtune.annealing",
     "LateAcceptance": "annealtune.annealing",
@@ -99,6 +101,7 @@ __all__ = [
     "Geometric",
     "Reheating",
     "PlainStrategy",
+    "Verdict",
     "SimulatedAnnealing",
     "ThresholdAccepting",
     "LateAcceptance",
