@@ -11,7 +11,6 @@ from torch import nn
 from annealtune import Attribute, EmbeddedTuner, Value, grid
 
 EPOCHS = 10
-
 torch.manual_seed(0)
 pixels, labels = load_digits(return_X_y=True)
 order = torch.randperm(len(labels))
@@ -57,5 +56,4 @@ for _ in range(EPOCHS):
 with torch.no_grad():
     accuracy = (model.eval()(x[1437:]).argmax(1) == y[1437:]).double().mean().item()
 print(f"{len(opt.neighborhood)} settings of {', '.join(opt.neighborhood.options)}")
-print(f"last move: {opt.last_step.setting}")
 print(f"test accuracy {accuracy:.1%} after {opt.summary().total.tried} moves")
