@@ -159,8 +159,12 @@ def _mutate(options: dict[str, Any], neighborhood: Neighborhood, rng: random.Ran
     mutable = [name for name in options if len(values[name]) > 1]
     if not mutable:
         return
-    name = rng.choice(mutable)
-    options[name] = rng.choice(_next_to(options[name], values[name]))
+    name = _one_of(mutable, rng)
+    options[name] = _one_of(_next_to(options[name], values[name]), rng)
+
+
+def _one_of(values: list[Any], rng: random.Random) -> Any:
+    return values[int(rng.random() * len(values))]
 
 
 def _next_to(value: Any, values: list[Any]) -> list[Any]:

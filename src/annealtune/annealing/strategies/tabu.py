@@ -101,7 +101,7 @@ class Tabu(PlainStrategy):
         if admissible:
             return min(admissible, key=finite.__getitem__)
         if finite:
-            return min(finite, key=lambda setting: (self._left[setting], finite[setting]))
+            return min(finite, key=self._left.__getitem__)
         return next(iter(measured))  # all are broken: whichever it is, it will be undone
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
