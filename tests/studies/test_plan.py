@@ -218,3 +218,15 @@ plan.make_plan({}, name="x").runs()
 sys.exit("torch" in sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": str(SOURCE)}, check=True)
+
+
+def test_a_table_may_have_a_length_of_its_own_for_comparisons_at_equal_cost():
+    values = {
+        "epochs": 12,
+        "methods": {"dear": {"method": "sgd-sa", "epochs": 8, "lr": [0.1]}},
+    }
+    planned = plan(values, methods=["dear", "sgd-sa", "scheduled-sgd"], seeds=[0])
+    assert [config.epochs for config in planned.configs.values()] == [8, 12, 12]
+    assert planned.configs["dear"].sgd_sa.lr == (0.1,)
+    assert "epochs" not in planned.experiment()  # what they have in common
+    assert planned.experiment()["batch_size"] == 64

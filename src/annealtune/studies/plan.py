@@ -9,6 +9,7 @@ An experiment file may say itself what is studied:
     [methods.hot]          # a name of one's own: a method and options that go before its block
     method = "sgd-sa"
     temperature = 2.0
+    epochs = 24            # methods of different cost are compared at equal cost, not equal length
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     **{f"sgd-sa-{preset}": {"method": "sgd-sa", "preset": preset} for preset in _PRESETS},
 }
 _TEMPERATURE = frozenset(AnnealingOptions.model_fields)
+# What a method's table may say of its runs beside the options of the method.
+_OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
@@ -93,11 +96,13 @@ class Plan:
 
     def experiment(self) -> dict[str, Any]:
         """Return what all runs have in common, as plain data."""
-        values = self.config_of(self.methods[0])
+        first, *others = map(self.config_of, self.methods)
         return {
             key: value
-            for key, value in values.items()
-            if key != "method" and not isinstance(value, dict)
+            for key, value in first.items()
+            if key != "method"
+            and not isinstance(value, dict)
+            and all(key in other and other[key] == value for other in others)
         }
 
     def config_of(self, label: str) -> dict[str, Any]:
@@ -200,7 +205,7 @@ def _apply(
     alias = BUILT_IN.get(method, {})
     options = {**alias, **chosen, "method": alias.get("method", method)}
     method = options.pop("method")
-    values = dict(values)
+    values = {**values, **{key: options.pop(key) for key in _OWN_LENGTH if key in options}}
     block = values.pop(method.replace("-", "_"), {})  # a block may be spelled either way
     block = values.pop(method, block)
     if "preset" in options and isinstance(block, dict) and block.get("preset") != options["preset"]:
