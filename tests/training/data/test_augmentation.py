@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional
 
 from annealtune.errors import ConfigError
-from annealtune.training.data.augmentation import by_name, crop_flip
+from annealtune.training.data.augmentation import CropFlip, by_name, crop_flip
 
 
 def reference(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -40,8 +40,46 @@ def test_every_shift_and_both_directions_occur() -> None:
     assert 0.45 < mirrored < 0.55
 
 
+def dots(count: int) -> torch.Tensor:
+    """Images of 21 x 21 with two different dots beside the middle, so that a mirror shows."""
+    images = torch.zeros(count, 1, 21, 21, dtype=torch.uint8)
+    images[:, :, 10, 10:12] = torch.tensor([1, 2], dtype=torch.uint8)
+    return images
+
+
+@pytest.mark.parametrize(
+    ("strength", "reach"), [(0.0, 0), (0.1, 0), (0.25, 1), (0.5, 2), (0.8, 3), (1.0, 4)]
+)
+def test_a_weaker_one_moves_less_and_mirrors_less_often(strength, reach) -> None:
+    moved = CropFlip(strength)(dots(6000), torch.Generator().manual_seed(0))[:, 0]
+    rows, columns = (moved.eq(1).nonzero()[:, axis] for axis in (1, 2))
+    seconds = moved.eq(2).nonzero()[:, 2]
+    mirrored = seconds < columns
+    assert set(rows.tolist()) == set(range(10 - reach, 11 + reach))
+    straight = columns[~mirrored]
+    assert set(straight.tolist()) == set(range(10 - reach, 11 + reach))
+    assert abs(mirrored.float().mean() - strength / 2) < 0.03
+
+
+def test_full_strength_is_the_plain_function() -> None:
+    fast = CropFlip(1.0)(dots(50), torch.Generator().manual_seed(1))
+    assert torch.equal(fast, crop_flip(dots(50), torch.Generator().manual_seed(1)))
+
+
+def test_the_number_of_draws_does_not_depend_on_the_strength() -> None:
+    left = []
+    for strength in (0.0, 0.1, 0.3, 0.5, 1.0):
+        source = torch.Generator().manual_seed(7)
+        CropFlip(strength)(dots(33), source)
+        left.append(torch.rand(4, generator=source))
+    assert all(torch.equal(each, left[0]) for each in left)
+
+
 def test_names() -> None:
     assert by_name("none") is None
-    assert by_name("crop-flip") is crop_flip
+    made = by_name("crop-flip")
+    assert isinstance(made, CropFlip)
+    assert made.strength == 1.0
+    assert made is not by_name("crop-flip"), "each run has its own strength"
     with pytest.raises(ConfigError, match="augment = 'flip': must be one of none, crop-flip"):
         by_name("flip")

@@ -8,6 +8,7 @@ import torch
 
 from annealtune.training.data import Batches
 from annealtune.training.data.augmentation import crop_flip
+from annealtune.training.data.randomness import Purpose
 
 COUNT = 23
 IMAGES = torch.randint(
@@ -49,6 +50,23 @@ def test_an_epoch_holds_every_image_once_in_a_new_order() -> None:
 
 def test_another_seed_gives_another_order() -> None:
     assert labels(make(seed=3)) == labels(make(seed=3)) != labels(make(seed=4))
+
+
+def test_another_purpose_gives_another_order() -> None:
+    held_out = labels(make(order=Purpose.HELD_OUT_ORDER))
+    assert sorted(flat(held_out)) == list(range(COUNT))
+    assert held_out != labels(make())
+
+
+def test_how_many_are_left() -> None:
+    batches = make()
+    assert batches.left == 5
+    minibatches = iter(batches)
+    first = next(minibatches)
+    assert batches.left == 4
+    assert len(first.inputs) == len(first.labels) == 5
+    assert len(list(minibatches)) == 4
+    assert batches.left == 5, "of the next epoch"
 
 
 def test_without_reshuffling_the_minibatches_are_divided_once() -> None:

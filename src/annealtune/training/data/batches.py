@@ -1,6 +1,7 @@
 """Minibatches by indexing, in an order that survives a restart."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -8,7 +9,17 @@ from torch import Tensor
 from .augmentation import Augmentation
 from .randomness import Purpose, generator
 
-Minibatch = tuple[Tensor, Tensor]
+
+class Minibatch(NamedTuple):
+    """Some images and what they show.
+
+    Attributes:
+        inputs: normalised images, of shape (images, channels, height, width).
+        labels: one class number per image.
+    """
+
+    inputs: Tensor
+    labels: Tensor
 
 
 class Batches:
@@ -30,6 +41,7 @@ class Batches:
         reshuffle: A new order each epoch; otherwise the images are divided into minibatches once
             (line 1 of Algorithm 2).
         drop_last: Leave the smaller last minibatch out.
+        order: Which stream of random numbers the order comes from.
         augment: Changes the images at random before they are normalised.
         device: Where the minibatches live.
         channels_last: Yield inputs in channels-last memory order.
@@ -57,6 +69,7 @@ class Batches:
         shuffle: bool = True,
         reshuffle: bool = True,
         drop_last: bool = False,
+        order: Purpose = Purpose.ORDER,
         augment: Augmentation | None = None,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
@@ -81,6 +94,7 @@ class Batches:
         self.shuffle = shuffle
         self.reshuffle = reshuffle
         self.drop_last = drop_last
+        self.order = order
         self.augment = augment
         self.epoch = 0
         self.position = 0
@@ -99,6 +113,11 @@ class Batches:
         """Return the number of minibatches in an epoch."""
         whole, rest = divmod(len(self._labels), self.batch_size)
         return whole if self.drop_last or not rest else whole + 1
+
+    @property
+    def left(self) -> int:
+        """The number of minibatches that are left of the current epoch."""
+        return len(self) - self.position
 
     def __iter__(self) -> Iterator[Minibatch]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
@@ -175,7 +194,7 @@ class Batches:
     def _order(self, epoch: int) -> Tensor | None:
         if not self.shuffle:
             return None
-        source = generator(self.seed, Purpose.ORDER, epoch if self.reshuffle else 0)
+        source = generator(self.seed, self.order, epoch if self.reshuffle else 0)
         return torch.randperm(len(self._labels), generator=source).to(self._labels.device)
 
     def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Minibatch:
@@ -187,4 +206,4 @@ class Batches:
         if self.augment is not None and source is not None:
             images = self.augment(images, source)
         inputs = images.to(torch.float32, memory_format=self._memory_format)
-        return torch.addcmul(self._offset, inputs, self._factor, out=inputs), labels
+        return Minibatch(torch.addcmul(self._offset, inputs, self._factor, out=inputs), labels)

@@ -133,16 +133,19 @@ def subset(dataset: Dataset, train_size: int, seed: int) -> Dataset:
     )
 
 
-def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
+def split(
+    count: int, fraction: float, seed: int, purpose: Purpose = Purpose.SPLIT
+) -> tuple[Tensor, Tensor]:
     """Divide ``count`` training images by one random permutation, not stratified.
 
     Args:
         count: Number of images.
         fraction: Share of them that goes to the validation set; 0 is none.
         seed: Chooses the permutation.
+        purpose: What is set apart: the validation set, or images for the accept test.
 
     Returns:
-        The numbers of the training images and of the validation images, each in rising order.
+        The numbers of the training images and of those set apart, each in rising order.
 
     Raises:
         ValueError: If the fraction is not in [0, 1), or leaves one of the two sets empty although
@@ -158,8 +161,8 @@ def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     held_out = round(count * fraction)
     if count < 1 or held_out == count or (fraction > 0 and held_out == 0):
         raise ValueError(
-            f"split(count={count}, fraction={fraction}): {held_out} of {count} images for "
-            "validation leave one of the two sets empty"
+            f"split(count={count}, fraction={fraction}): {held_out} of {count} images set apart "
+            "leave one of the two sets empty"
         )
-    order = torch.randperm(count, generator=generator(seed, Purpose.SPLIT))
+    order = torch.randperm(count, generator=generator(seed, purpose))
     return order[held_out:].sort().values, order[:held_out].sort().values

@@ -18,6 +18,8 @@ class Purpose(IntEnum):
     SAMPLE = 2
     SUBSET = 3
     SPLIT = 4
+    HELD_OUT_SPLIT = 5
+    HELD_OUT_ORDER = 6
 
 
 def generator(seed: int, purpose: Purpose, *counters: int) -> torch.Generator:
