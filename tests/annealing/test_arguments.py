@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from annealtune.annealing.arguments import count, not_negative, number
+from annealtune.annealing.arguments import count, not_negative, number, positive, share
 
 
 class Index:
@@ -20,6 +20,8 @@ def test_numbers_become_floats():
     assert number("Owner(rate=...)", -math.inf) == -math.inf
     assert not_negative("Owner(rate=...)", math.inf) == math.inf
     assert not_negative("Owner(rate=...)", -0.0) == 0.0
+    assert positive("Owner(rate=...)", 3) == 3.0
+    assert [share("Owner(part=...)", part) for part in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
 
 
 def test_counts_become_ints():
@@ -45,6 +47,31 @@ def test_counts_become_ints():
             lambda: not_negative("Owner(x=...)", math.nan),
             ValueError,
             "Owner(x=...) must be a number that is not negative, got nan",
+        ),
+        (
+            lambda: positive("Owner(x=...)", 0),
+            ValueError,
+            "Owner(x=...) must be positive and finite, got 0",
+        ),
+        (
+            lambda: positive("Owner(x=...)", math.inf),
+            ValueError,
+            "Owner(x=...) must be positive and finite, got inf",
+        ),
+        (
+            lambda: positive("Owner(x=...)", math.nan),
+            ValueError,
+            "Owner(x=...) must be positive and finite, got nan",
+        ),
+        (
+            lambda: share("Owner(x=...)", 1.01),
+            ValueError,
+            "Owner(x=...) must lie between 0 and 1, got 1.01",
+        ),
+        (
+            lambda: share("Owner(x=...)", math.nan),
+            ValueError,
+            "Owner(x=...) must lie between 0 and 1, got nan",
         ),
         (
             lambda: count("Owner(x=...)", 3.0, least=0),

@@ -39,7 +39,7 @@ def takes_temperature(cls: type) -> bool:
         >>> takes_temperature(Genetic), takes_temperature(Tabu)
         (True, False)
     """
-    return "temperature" in inspect.signature(cls).parameters
+    return "temperature" in _parameters(cls)
 
 
 def make_strategy(
@@ -65,7 +65,7 @@ def make_strategy(
         Tabu(tenure=None, candidates=2)
     """
     cls = _class_of(owner, strategy)
-    parameters = inspect.signature(cls).parameters
+    parameters = _parameters(cls)
     known = [name for name in parameters if name != "temperature"]
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for name in options:
@@ -82,6 +82,13 @@ def make_strategy(
             "derive the class from annealtune.PlainStrategy"
         )
     return built
+
+
+def _parameters(cls: type) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(cls).parameters
+    except ValueError:  # some built-in types have no signature; they make no strategies either
+        return {}
 
 
 def _class_of(owner: str, strategy: str | type) -> type:
