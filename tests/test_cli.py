@@ -83,7 +83,7 @@ class TestHelp:
 
     def test_shows_the_choices(self, annealtune):
         _, out, _ = annealtune("train", "--help")
-        assert "sgd-sa|ssa|scheduled-sgd|sgd|sgd-momentum|adamw|random-rate" in out
+        assert "sgd-sa|adamw-sa|ssa|scheduled-sgd|sgd|sgd-momentum|adamw|random-rate" in out
         assert "fp32|bf16|fp16" in out
 
     def test_without_arguments(self, annealtune):

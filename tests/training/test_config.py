@@ -14,7 +14,16 @@ from annealtune.errors import ConfigError
 from annealtune.training.config import FREE_KEYS, RunConfig, assign, from_values, read_toml
 from annealtune.training.options import Options
 
-METHODS = ("sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate")
+METHODS = (
+    "sgd-sa",
+    "adamw-sa",
+    "ssa",
+    "scheduled-sgd",
+    "sgd",
+    "sgd-momentum",
+    "adamw",
+    "random-rate",
+)
 BLOCKS = {
     field.alias or name: field.annotation
     for name, field in RunConfig.model_fields.items()

@@ -1,4 +1,4 @@
-"""The seven methods, each against something known."""
+"""The eight methods, each against something known."""
 
 import math
 from collections import Counter

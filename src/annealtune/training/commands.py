@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 from rich.console import Console
 
+from annealtune.annealing import STRATEGIES
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, assign, from_values, read_toml
 from annealtune.training.options import Options
@@ -34,6 +35,27 @@ StopAfter = Annotated[
     int | None,
     typer.Option(
         min=1, metavar="EPOCHS", help="Save and leave after so many epochs; --resume goes on."
+    ),
+]
+StrategyName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Short for the method's key strategy: {', '.join(STRATEGIES)}, or "
+        "package.module:Class.",
+    ),
+]
+AcceptOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHAT",
+        help="Short for the method's key accept_on: loss, error or package.module:function.",
+    ),
+]
+AcceptBatch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE", help="Short for the method's key accept_batch: same, next or held-out."
     ),
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
@@ -128,11 +150,44 @@ def read_values(
     return {**values, **flags}
 
 
+def write_short_forms(values: dict[str, Any], **short: str | None) -> None:
+    """Write flags that are short for keys of the chosen method into its block.
+
+    Raises:
+        ConfigError: if the method has no such key.
+    """
+    method = str(values.get("method", RunConfig.model_fields["method"].default))
+    blocks = {
+        field.alias or name: _keys_of(field) for name, field in RunConfig.model_fields.items()
+    }
+    for key, value in short.items():
+        if value is None or method not in blocks:  # which is a fault of its own
+            continue
+        if key not in blocks[method]:
+            having = [name for name, keys in blocks.items() if key in keys]
+            raise ConfigError(
+                f"--{key.replace('_', '-')} {value}: method = {method!r} has no key {key}; "
+                f"{' and '.join(having)} have it"
+            )
+        spelled = method.replace("-", "_")  # either way, as in the file
+        name = spelled if spelled in values else method
+        block = values.get(name, {})
+        if isinstance(block, dict):
+            values[name] = {**block, key: value}
+
+
+def _keys_of(field: Any) -> Iterable[str]:
+    return field.annotation.model_fields if _is_block(field) else ()
+
+
 @with_config_flags
 def train(
     flags: dict[str, Any],
     experiment: Experiment = None,
     set_: Assignments = None,
+    strategy: StrategyName = None,
+    accept_on: AcceptOn = None,
+    accept_batch: AcceptBatch = None,
     out: Out = None,
     resume: Resume = False,
     stop_after: StopAfter = None,
@@ -140,7 +195,9 @@ def train(
     """Train one model and keep its best weights."""
     if resume and out is not None and experiment is None and _is_run(out):
         experiment = out / "config.toml"
-    config = from_values(read_values(experiment, flags, set_), str(experiment or "flags"))
+    values = read_values(experiment, flags, set_)
+    write_short_forms(values, strategy=strategy, accept_on=accept_on, accept_batch=accept_batch)
+    config = from_values(values, str(experiment or "flags"))
     run_dir = out or _free_directory(config, resume)
 
     from annealtune.training import run
@@ -164,9 +221,17 @@ def train(
 
 
 @with_config_flags
-def config(flags: dict[str, Any], experiment: Experiment = None, set_: Assignments = None) -> None:
+def config(
+    flags: dict[str, Any],
+    experiment: Experiment = None,
+    set_: Assignments = None,
+    strategy: StrategyName = None,
+    accept_on: AcceptOn = None,
+    accept_batch: AcceptBatch = None,
+) -> None:
     """Print the resolved config as TOML."""
     values = read_values(experiment, flags, set_)
+    write_short_forms(values, strategy=strategy, accept_on=accept_on, accept_batch=accept_batch)
     typer.echo(from_values(values, str(experiment or "flags")).to_toml(), nl=False)
 
 

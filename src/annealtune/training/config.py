@@ -10,27 +10,27 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import ConfigDict, Field, ValidationError, field_validator
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from annealtune.errors import ConfigError
+from annealtune.training.annealed_options import AdamwSaOptions, SgdSaOptions
 from annealtune.training.data import names as data_names
 from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.models.names import parse
+from annealtune.training.neighborhood_options import LoopNeighborhood, RandomRateOptions
 from annealtune.training.options import (
     AdamwOptions,
     Factor,
     Flag,
     Options,
-    RandomRateOptions,
     ScheduledSgdOptions,
     SgdMomentumOptions,
     SgdOptions,
-    SgdSaOptions,
     SsaOptions,
 )
 
 MethodName = Literal[
-    "sgd-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
+    "sgd-sa", "adamw-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
 ]
 Positive = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
@@ -115,6 +115,7 @@ class RunConfig(Options):
     tensorboard: Flag = Field(False, description="also write TensorBoard events")
 
     sgd_sa: SgdSaOptions = Field(SgdSaOptions(), alias="sgd-sa")
+    adamw_sa: AdamwSaOptions = Field(AdamwSaOptions(), alias="adamw-sa")
     ssa: SsaOptions = SsaOptions()
     scheduled_sgd: ScheduledSgdOptions = Field(ScheduledSgdOptions(), alias="scheduled-sgd")
     sgd: SgdOptions = SgdOptions()
@@ -162,6 +163,12 @@ class RunConfig(Options):
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
             raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}")
         return value
+
+    @model_validator(mode="after")
+    def _the_method_fits(self) -> RunConfig:
+        if isinstance(self.options, LoopNeighborhood):
+            self.options.check_run(self.method, precision=self.precision, augment=self.augment)
+        return self
 
     @property
     def seeds(self) -> dict[str, int]:

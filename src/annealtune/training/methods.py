@@ -7,23 +7,21 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from annealtune.optim import SGDSA, Shrinking, StepInfo, StochasticSA
+from annealtune.optim import StepInfo
+from annealtune.training.acceptance import Acceptance
+from annealtune.training.annealed import GradientFree, Tuned
+from annealtune.training.annealed_options import AcceptanceOptions, TunedOptions
 from annealtune.training.config import RunConfig
-from annealtune.training.options import RandomRateOptions, SgdSaOptions, SsaOptions
-
-
-class Objective(Protocol):
-    """What a step may ask of a minibatch; each call is one forward."""
-
-    def loss(self) -> Tensor:
-        """Return the mean loss."""
-
-    def error(self) -> Tensor:
-        """Return one minus the accuracy."""
+from annealtune.training.loop import Loop
+from annealtune.training.minibatch import Minibatch
+from annealtune.training.neighborhood_options import RandomRateOptions
+from annealtune.training.next_minibatch import NextMinibatch
+from annealtune.training.options import SsaOptions
+from annealtune.training.tuners import build_stochastic_sa, build_tuner
 
 
 class Method(Protocol):
@@ -31,7 +29,10 @@ class Method(Protocol):
 
     backwards_per_step: int
 
-    def step(self, objective: Objective) -> StepInfo | None:
+    def prepare(self) -> None:
+        """Settle what the next minibatch depends on; called before it is made."""
+
+    def step(self, minibatch: Minibatch) -> StepInfo | None:
         """Make one step on one minibatch; return the move where the method has moves."""
 
     def end_epoch(self) -> None:
@@ -48,7 +49,11 @@ class Method(Protocol):
 
 
 def build(
-    config: RunConfig, model: nn.Module, steps_per_epoch: int, scaler: GradScaler | None
+    config: RunConfig,
+    model: nn.Module,
+    steps_per_epoch: int,
+    scaler: GradScaler | None,
+    loop: Loop | None = None,
 ) -> Method:
     """Build the method of a config for a model.
 
@@ -57,12 +62,16 @@ def build(
         model: whose parameters are trained.
         steps_per_epoch: minibatches in an epoch, for schedules that follow the steps.
         scaler: scales the loss of fp16 runs.
+        loop: what H may set besides the options of the optimizer.
+
+    Raises:
+        ConfigError: if options and model do not fit together.
     """
     options: Any = config.options
     if isinstance(options, SsaOptions):
-        return Annealed(_stochastic_sa(config, options, model), None, options.objective)
-    if isinstance(options, SgdSaOptions | RandomRateOptions):
-        return Annealed(_sgd_sa(config, options, model), scaler)
+        return GradientFree(build_stochastic_sa(config, options, model), options.objective)
+    if isinstance(options, TunedOptions | RandomRateOptions):
+        return _tuned(config, model, scaler, loop or Loop())
     if config.method == "scheduled-sgd":
         starts = [math.ceil(share * config.epochs - 1e-9) for share in options.milestones]
 
@@ -81,6 +90,20 @@ def build(
         lambda step: 0.5 * (1 + math.cos(math.pi * step / total)),
         scaler,
     )
+
+
+def _tuned(config: RunConfig, model: nn.Module, scaler: GradScaler | None, loop: Loop) -> Tuned:
+    options: Any = config.options
+    judged_by = options if isinstance(options, AcceptanceOptions) else AcceptanceOptions()
+    acceptance = Acceptance(config.method, judged_by, model)
+    reads_outputs = acceptance.batch == "same" and scaler is None
+    tuner = build_tuner(config, model, loop, reads_outputs=reads_outputs)
+    has_loop_options = bool(options.loop_options())
+    if acceptance.batch == "next":
+        return NextMinibatch(
+            tuner, acceptance, loop, has_loop_options=has_loop_options, model=model
+        )
+    return Tuned(tuner, acceptance, loop, has_loop_options=has_loop_options, scaler=scaler)
 
 
 class Gradient:
@@ -103,13 +126,16 @@ class Gradient:
         self._scaler = scaler
         self._step = 0
 
-    def step(self, objective: Objective) -> None:
+    def prepare(self) -> None:
+        """Settle nothing before the minibatch is made."""
+
+    def step(self, minibatch: Minibatch) -> None:
         """Make one plain step."""
         for group in self._optimizer.param_groups:
             group["lr"] = self._first_rate * self._shape(self._step)
         self._step += 1
         self._optimizer.zero_grad()
-        loss = objective.loss()
+        loss = minibatch.loss()
         if self._scaler is None:
             loss.backward()
             self._optimizer.step()
@@ -139,98 +165,3 @@ class Gradient:
         self._step = state["step"]
         if self._scaler is not None:
             self._scaler.load_state_dict(state["scaler"])
-
-
-class Annealed:
-    """SGD-SA, SSA and the ablation.
-
-    Args:
-        optimizer: makes the moves.
-        scaler: scales the loss of fp16 runs.
-        objective: what a move is judged by, ``"loss"`` or ``"error"``.
-    """
-
-    def __init__(
-        self,
-        optimizer: SGDSA | StochasticSA,
-        scaler: GradScaler | None,
-        objective: str = "loss",
-    ) -> None:
-        self._optimizer = optimizer
-        self._scaler = scaler
-        self._objective = objective
-        self._temperature = math.nan
-        self.backwards_per_step = 0 if isinstance(optimizer, StochasticSA) else 1
-
-    def step(self, objective: Objective) -> StepInfo | None:
-        """Make one move; None if the scaler skipped it because a gradient overflowed."""
-        before = self._optimizer.last_step
-        if self._scaler is None:
-            self._optimizer.step(getattr(objective, self._objective))
-        else:
-            self._optimizer.zero_grad()
-            loss = objective.loss()
-            self._scaler.scale(loss).backward()
-            self._scaler.step(self._optimizer, loss=loss.detach(), probe=objective.loss)
-            self._scaler.update()
-        info = self._optimizer.last_step
-        if info is before or info is None:
-            return None
-        self._temperature = info.temperature
-        return info
-
-    def end_epoch(self) -> None:
-        """Cool."""
-        self._optimizer.cool()
-
-    def readings(self) -> dict[str, float]:
-        """Return the temperature of the last move, and the radius of SSA."""
-        readings = {"temperature": self._temperature}
-        if isinstance(self._optimizer, StochasticSA):
-            readings["radius"] = self._optimizer.radius
-        return readings
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the optimizer's state."""
-        return {
-            "optimizer": self._optimizer.state_dict(),
-            "temperature": self._temperature,
-            "scaler": None if self._scaler is None else self._scaler.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._temperature = state["temperature"]
-        if self._scaler is not None:
-            self._scaler.load_state_dict(state["scaler"])
-
-
-def _sgd_sa(
-    config: RunConfig, options: SgdSaOptions | RandomRateOptions, model: nn.Module
-) -> SGDSA:
-    common: dict[str, Any] = {
-        "neighborhood": options.neighborhood(),
-        "epochs": config.epochs,
-        "batch_size": config.batch_size,
-        "seed": config.seeds["decision_seed"],
-    }
-    if isinstance(options, RandomRateOptions):
-        return SGDSA(model, temperature=math.inf, **common)
-    return SGDSA(model, preset=options.preset, temperature=options.schedule(), **common)
-
-
-def _stochastic_sa(config: RunConfig, options: SsaOptions, model: nn.Module) -> StochasticSA:
-    below = options.shrink_below
-    if below is None:
-        below = Shrinking().below if options.preset == "paper-code" else 0.0
-    return StochasticSA(
-        model,
-        radius=Shrinking(options.radius, below=below, factor=options.shrink_factor),
-        preset=options.preset,
-        temperature=options.schedule(),
-        epochs=config.epochs,
-        batch_size=config.batch_size,
-        scaling=options.scaling,
-        seed=config.seeds["decision_seed"],
-    )

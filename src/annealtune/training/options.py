@@ -1,4 +1,8 @@
-"""The options of each method, one block a method. Known without importing torch."""
+"""The options of the methods, one block a method. Known without importing torch.
+
+What H is made of is in `neighborhood_options.py`, the blocks of the tuned methods are in
+`annealed_options.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +10,16 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from annealtune.annealing import PAPER_RATES, Geometric, Neighborhood, Reheating, Schedule, grid
+from annealtune.annealing import Geometric, Reheating, Schedule
 
-Number = Annotated[float, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Factor = Annotated[float, Field(gt=0, lt=1, strict=True)]
+BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Decay = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
-
-
-def _listed(value: Any) -> Any:
-    """Take a single value as a list of one."""
-    return value if isinstance(value, list | tuple) else (value,)
-
-
-Numbers = Annotated[tuple[Number, ...], BeforeValidator(_listed)]
-NotNegatives = Annotated[tuple[Decay, ...], BeforeValidator(_listed)]
-Flags = Annotated[tuple[Flag, ...], BeforeValidator(_listed)]
-SGD_OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
 
 
 class Options(BaseModel):
@@ -35,33 +28,9 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class NeighborhoodOptions(Options):
-    """The set H: the product of the values of each option."""
+class TemperatureOptions(Options):
+    """The temperature of the accept test and how it falls."""
 
-    lr: NotNegatives = Field(PAPER_RATES, description="learning rates in H")
-    momentum: NotNegatives | None = Field(None, description="momenta in H")
-    dampening: Numbers | None = Field(None, description="dampenings in H")
-    weight_decay: NotNegatives | None = Field(None, description="weight decays in H")
-    nesterov: Flags | None = Field(None, description="Nesterov or not, in H")
-
-    @model_validator(mode="after")
-    def _is_a_neighborhood(self) -> NeighborhoodOptions:
-        if not any(map(_is_possible, self.neighborhood())):
-            raise ValueError("nesterov = true needs a momentum above 0 and a dampening of 0 in H")
-        return self
-
-    def neighborhood(self) -> Neighborhood:
-        """Return H."""
-        given = {name: getattr(self, name) for name in SGD_OPTIONS}
-        return grid(**{name: values for name, values in given.items() if values is not None})
-
-
-class AnnealingOptions(Options):
-    """Preset and temperature."""
-
-    preset: Literal["paper-text", "paper-code"] | None = Field(
-        None, description="the paper's settings, as its text states them or as its program ran"
-    )
     temperature: Annotated[float, Field(ge=0, strict=True)] | None = Field(
         None, description="T0 in units of the loss; alone it is constant, unset it is automatic"
     )
@@ -78,7 +47,7 @@ class AnnealingOptions(Options):
     )
 
     @model_validator(mode="after")
-    def _is_a_temperature(self) -> AnnealingOptions:
+    def _is_a_temperature(self) -> TemperatureOptions:
         if (self.reheat_every is None) != (self.reheat_times == 0):
             raise ValueError("reheat_every and reheat_times need each other")
         if self.cooling_factor is None and (
@@ -106,12 +75,12 @@ class AnnealingOptions(Options):
         return Reheating(cooling, every=self.reheat_every, times=self.reheat_times)
 
 
-class SgdSaOptions(AnnealingOptions, NeighborhoodOptions):
-    """SGD-SA, Algorithm 2."""
+class AnnealingOptions(TemperatureOptions):
+    """The temperature, or one of the paper's."""
 
-
-class RandomRateOptions(NeighborhoodOptions):
-    """The ablation: a random setting at every step, every finite move accepted."""
+    preset: Literal["paper-text", "paper-code"] | None = Field(
+        None, description="the paper's settings, as its text states them or as its program ran"
+    )
 
 
 class SsaOptions(AnnealingOptions):
@@ -150,13 +119,13 @@ class SgdMomentumOptions(Options):
     """SGD with momentum and a cosine to zero."""
 
     lr: Rate = Field(0.1, description="first learning rate")
-    momentum: Annotated[float, Field(ge=0, lt=1, strict=True)] = Field(0.9, description="momentum")
+    momentum: BelowOne = Field(0.9, description="momentum")
     nesterov: Flag = Field(False, description="Nesterov's form of it")
     weight_decay: Decay = Field(5e-4, description="weight decay")
 
     @model_validator(mode="after")
     def _is_possible(self) -> SgdMomentumOptions:
-        if not _is_possible(self.model_dump()):
+        if not is_possible(self.model_dump()):
             raise ValueError("nesterov = true needs a momentum above 0")
         return self
 
@@ -168,7 +137,7 @@ class AdamwOptions(Options):
     weight_decay: Decay = Field(0.01, description="weight decay")
 
 
-def _is_possible(setting: Mapping[str, Any]) -> bool:
+def is_possible(setting: Mapping[str, Any]) -> bool:
     """Whether torch's SGD takes these options together."""
     nesterov = setting.get("nesterov", False)
     return not nesterov or (setting.get("momentum", 0) > 0 and setting.get("dampening", 0) == 0)

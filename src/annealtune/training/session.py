@@ -5,22 +5,25 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
-from torch.nn import functional as F
 
 from annealtune.errors import ConfigError, NonFiniteLossError
 from annealtune.optim.random_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
+from annealtune.training.division import divide, fitting
 from annealtune.training.evaluation import Scores, evaluate, rank
+from annealtune.training.loop import Loop
+from annealtune.training.minibatch import Minibatch
 from annealtune.training.records import EpochTally
 
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -37,35 +40,6 @@ class Best:
     def is_beaten_by(self, scores: Scores) -> bool:
         """Whether new scores are better; equal ones are not."""
         return rank(scores.accuracy, scores.loss) > rank(self.accuracy, self.loss)
-
-
-class Minibatch:
-    """The forwards of one training step, counted."""
-
-    def __init__(self, session: Session, inputs: Tensor, labels: Tensor) -> None:
-        self._session = session
-        self._inputs = inputs
-        self._labels = labels
-        self.first_loss: float | None = None
-        self.forwards = 0
-
-    def loss(self) -> Tensor:
-        """Return the mean cross-entropy."""
-        return self._forward()[1]
-
-    def error(self) -> Tensor:
-        """Return one minus the accuracy."""
-        scores, _ = self._forward()
-        return 1 - (scores.argmax(1) == self._labels).float().mean()
-
-    def _forward(self) -> tuple[Tensor, Tensor]:
-        self.forwards += 1
-        with self._session.autocast():
-            scores = self._session.network(self._inputs)
-            loss = F.cross_entropy(scores, self._labels)
-        if self.first_loss is None:
-            self.first_loss = loss.item()
-        return scores, loss
 
 
 class Session:
@@ -96,11 +70,19 @@ class Session:
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network = torch.compile(self.model) if config.compile else self.model
-        self.train_batches, self.validation_batches, self.test_batches = self._batches(dataset)
-        self._check_last_minibatch()
+        augment = augmentation.by_name(config.augment)
+        self.loop = Loop(augment)
+        self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
+            config,
+            dataset,
+            device=self.device,
+            channels_last=bool(self.channels_last),
+            augment=augment,
+        )
+        self._check_smallest_minibatches()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None
-        self.method = _fitting(
-            lambda: methods.build(config, self.model, len(self.train_batches), scaler),
+        self.method = fitting(
+            lambda: methods.build(config, self.model, len(self.train_batches), scaler, self.loop),
             f"method = {config.method!r}: ",
         )
         self.tally = EpochTally()
@@ -123,8 +105,7 @@ class Session:
             return  # saved between the last step of the epoch and its end
         started = time.perf_counter()
         self.model.train()
-        for inputs, labels in self.train_batches:
-            minibatch = Minibatch(self, inputs, labels)
+        for minibatch in self._minibatches():
             info = self.method.step(minibatch)
             loss = minibatch.first_loss
             assert loss is not None
@@ -175,6 +156,7 @@ class Session:
             "model": self.model.state_dict(),
             "method": self.method.state_dict(),
             "batches": self.train_batches.state_dict(),
+            "held_out": None if self.held_out is None else self.held_out.state_dict(),
             "tally": self.tally.state_dict(),
             "best": dataclasses.asdict(self.best),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
@@ -191,6 +173,8 @@ class Session:
         self.model.load_state_dict(state["model"])
         self.method.load_state_dict(state["method"])
         self.train_batches.load_state_dict(state["batches"])
+        if self.held_out is not None:
+            self.held_out.load_state_dict(state["held_out"])
         self.tally.load_state_dict(state["tally"])
         self.best = Best(**state["best"])
         self.epoch, self.step, self.forwards, self.backwards = state["counts"]
@@ -198,65 +182,42 @@ class Session:
         generators = state["random"]
         RandomState(generators["cpu"], tuple(generators["cuda"]), generators["mps"]).restore()
 
-    def _check_last_minibatch(self) -> None:
-        """Find out before the first epoch whether a last minibatch of one image can be trained."""
-        count = self.train_batches.state_dict()["images"]
-        if (count - 1) % self.config.batch_size:
-            return
+    def _minibatches(self) -> Iterator[Minibatch]:
+        """Yield what is left of the epoch; the method settles first how the images are changed."""
+        held_out = itertools.chain.from_iterable(itertools.repeat(self.held_out or [None]))
+        source = iter(self.train_batches)
+        for _ in range(self.train_batches.left):
+            self.method.prepare()
+            yield Minibatch(
+                self.network,
+                next(source),
+                next(held_out),
+                self.autocast,
+                self.loop.label_smoothing,
+            )
+        next(source, None)  # the end of this epoch is the start of the next one
+
+    def _check_smallest_minibatches(self) -> None:
+        """Find out before the first epoch whether a minibatch of one image can be evaluated."""
+        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
+        if (count - 1) % batch_size == 0:
+            self._check_one_image(
+                f"batch_size = {batch_size}: the last minibatch of {count} images has one image",
+                "choose another batch_size or train_size",
+            )
+        if self.held_out is not None and self.held_out.batch_size == 1:
+            self._check_one_image(
+                f"{self.config.method}.held_out_fraction: a minibatch that is held out has one "
+                "image",
+                "choose a larger held_out_fraction",
+            )
+
+    def _check_one_image(self, fault: str, remedy: str) -> None:
         image, _ = next(self.train_batches.sample(1, epoch=0))
         try:
             with torch.random.fork_rng(), torch.no_grad():
                 copy.deepcopy(self.model).train()(image[:1])
         except ValueError as error:  # BatchNorm has no deviation to divide by
             raise ConfigError(
-                f"batch_size = {self.config.batch_size}: the last minibatch of {count} images has "
-                f"one image, too few for {self.config.model}; choose another batch_size or "
-                f"train_size ({error})"
+                f"{fault}, too few for {self.config.model}; {remedy} ({error})"
             ) from error
-
-    def _batches(self, dataset: data.Dataset) -> tuple[data.Batches, data.Batches, data.Batches]:
-        config, seed = self.config, self.config.seeds["data_seed"]
-        split_seed = seed if config.split_seed is None else config.split_seed
-        if config.train_size is not None:
-            size = config.train_size
-            dataset = _fitting(lambda: data.subset(dataset, size, split_seed))
-        images, labels = dataset.train_images, dataset.train_labels
-        test = dataset.test_images, dataset.test_labels
-        if config.validate_on == "test":
-            training, validation = (images, labels), test
-        else:
-            share = config.validation_fraction
-            chosen, held_out = _fitting(
-                lambda: data.split(len(labels), share, split_seed),
-                f"validation_fraction = {share}: ",
-            )
-            training = images[chosen], labels[chosen]
-            validation = images[held_out], labels[held_out]
-
-        def batches(part: tuple[Tensor, Tensor], **options: Any) -> data.Batches:
-            return data.Batches(
-                *part,
-                batch_size=config.batch_size,
-                seed=seed,
-                mean=dataset.mean,
-                std=dataset.std,
-                scale=dataset.scale,
-                device=self.device,
-                channels_last=bool(self.channels_last),
-                **options,
-            )
-
-        augment = augmentation.by_name(config.augment)
-        return (
-            batches(training, reshuffle=config.reshuffle, augment=augment),
-            batches(validation, shuffle=False),
-            batches(test, shuffle=False),
-        )
-
-
-def _fitting(make: Callable[[], Any], key: str = "") -> Any:
-    """Turn a value that does not fit the data or the model into an error of the config."""
-    try:
-        return make()
-    except ValueError as error:
-        raise ConfigError(f"{key}{error}") from None

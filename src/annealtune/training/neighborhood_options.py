@@ -1,0 +1,168 @@
+"""What H is made of, key by key: each a list of values. Known without importing torch."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from annealtune.annealing import PAPER_RATES, Neighborhood, grid, log_range
+from annealtune.errors import ConfigError
+from annealtune.training.options import BelowOne, Decay, Flag, Options, Rate, Share, is_possible
+
+# The keys that may be options of H, in the order in which H is built; no block has all of them.
+SGD_OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
+ADAMW_OPTIONS = ("lr", "weight_decay", "betas", "eps")
+LOOP_OPTIONS = ("label_smoothing", "dropout", "clip_norm", "augment_strength")
+_IN_H = dict.fromkeys((*SGD_OPTIONS, *ADAMW_OPTIONS, *LOOP_OPTIONS))
+MOST_VALUES = 1000
+
+
+def _listed(value: Any) -> Any:
+    """Take a single value as a list of one, and a table as values in equal ratios."""
+    if isinstance(value, Mapping):
+        return _in_equal_ratios(value)
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _in_equal_ratios(table: Mapping[str, Any]) -> tuple[float, ...]:
+    rule = "must be a value, a list of values or { low = 1e-4, high = 1.0, count = 9 }"
+    if table.keys() != {"low", "high", "count"}:
+        raise ValueError(f"{rule}, got the keys {', '.join(map(str, table)) or 'none'}")
+    if isinstance(table["count"], int) and table["count"] > MOST_VALUES:
+        raise ValueError(f"{rule}, count at most {MOST_VALUES}, got {table['count']}")
+    try:
+        return log_range(table["low"], table["high"], table["count"])
+    except (TypeError, OverflowError) as error:
+        raise ValueError(f"{rule}: {error}") from None
+
+
+def _pairs(value: Any) -> Any:
+    """Take a single pair as a list of one."""
+    is_pair = isinstance(value, list | tuple) and not any(
+        isinstance(item, list | tuple) for item in value
+    )
+    return (value,) if is_pair and value else value
+
+
+_Number = Annotated[float, Field(strict=True)]
+_Listed = BeforeValidator(_listed)
+Numbers = Annotated[tuple[_Number, ...], _Listed]
+NotNegatives = Annotated[tuple[Decay, ...], _Listed]
+Positives = Annotated[tuple[Rate, ...], _Listed]
+Shares = Annotated[tuple[Share, ...], _Listed]
+AllBelowOne = Annotated[tuple[BelowOne, ...], _Listed]
+Flags = Annotated[tuple[Flag, ...], BeforeValidator(_listed)]
+Pairs = Annotated[tuple[tuple[BelowOne, BelowOne], ...], BeforeValidator(_pairs)]
+
+
+class NeighborhoodOptions(Options):
+    """The set H: the product of the values of each option."""
+
+    def neighborhood(self) -> Neighborhood:
+        """Return H."""
+        given = {name: getattr(self, name, None) for name in _IN_H}
+        return grid(**{name: values for name, values in given.items() if values is not None})
+
+    def possible(self) -> Neighborhood:
+        """Return H without the settings that torch's optimizer will refuse."""
+        return Neighborhood(filter(is_possible, self.neighborhood()))
+
+    def loop_options(self) -> tuple[str, ...]:
+        """Return the options of H that belong to the training loop."""
+        return tuple(name for name in LOOP_OPTIONS if getattr(self, name, None) is not None)
+
+
+class SgdNeighborhood(NeighborhoodOptions):
+    """Options of torch.optim.SGD."""
+
+    lr: NotNegatives = Field(PAPER_RATES, description="learning rates in H")
+    momentum: NotNegatives | None = Field(None, description="momenta in H")
+    dampening: Numbers | None = Field(None, description="dampenings in H")
+    weight_decay: NotNegatives | None = Field(None, description="weight decays in H")
+    nesterov: Flags | None = Field(None, description="Nesterov or not, in H")
+
+    @model_validator(mode="after")
+    def _is_a_neighborhood(self) -> SgdNeighborhood:
+        if not any(map(is_possible, self.neighborhood())):
+            raise ValueError("nesterov = true needs a momentum above 0 and a dampening of 0 in H")
+        return self
+
+
+class AdamwNeighborhood(NeighborhoodOptions):
+    """Options of torch.optim.AdamW."""
+
+    lr: NotNegatives = Field(log_range(1e-4, 1e-2, 7), description="learning rates in H")
+    weight_decay: NotNegatives | None = Field(None, description="weight decays in H (unset: 0.01)")
+    betas: Pairs | None = Field(None, description="pairs of betas in H (unset: 0.9, 0.999)")
+    eps: NotNegatives | None = Field(None, description="epsilons in H (unset: 1e-8)")
+
+    @model_validator(mode="after")
+    def _is_a_neighborhood(self) -> AdamwNeighborhood:
+        self.neighborhood()
+        return self
+
+
+class LoopNeighborhood(NeighborhoodOptions):
+    """Options of the training loop, and parts of the model with a rate of their own."""
+
+    label_smoothing: AllBelowOne | None = Field(
+        None, description="label smoothings of the training loss in H"
+    )
+    dropout: AllBelowOne | None = Field(
+        None, description="dropout rates in H, for all dropout layers of the model"
+    )
+    clip_norm: Positives | None = Field(
+        None, description="norms in H that the gradient is clipped to"
+    )
+    augment_strength: Shares | None = Field(
+        None, description="strengths of the augmentation in H, 1 is all of it; needs augment"
+    )
+    scales: dict[str, Decay] | None = Field(
+        None,
+        description="factors of the rate by the start of a parameter's name: { features = 0.5 }",
+    )
+
+    @field_validator("scales")
+    @classmethod
+    def _are_apart(cls, value: dict[str, float] | None) -> dict[str, float] | None:
+        for one, other in itertools.permutations(value or {}, 2):
+            if begins(other, one):
+                raise ValueError(
+                    f"must name different parts of the model, got {one!r} and {other!r}, which "
+                    "lies within it"
+                )
+        return value
+
+    def check_run(self, method: str, *, precision: str, augment: str) -> None:
+        """Check the options against keys of the run.
+
+        Args:
+            method: name of the block, for messages.
+            precision: of the forward.
+            augment: name of the augmentation.
+
+        Raises:
+            ConfigError: if they do not fit.
+        """
+        if self.augment_strength is not None and augment == "none":
+            raise ConfigError(
+                f"augment = 'none': must be crop-flip with {method}.augment_strength, which says "
+                "how much of it"
+            )
+
+
+def begins(name: str, start: str) -> bool:
+    """Tell whether a dotted name lies within a part of the model.
+
+    Example:
+        >>> begins("features.1.weight", "features.1"), begins("features.10.weight", "features.1")
+        (True, False)
+    """
+    return name == start or name.startswith(f"{start}.")
+
+
+class RandomRateOptions(LoopNeighborhood, SgdNeighborhood):
+    """The ablation: a random setting at every step, every finite move accepted."""

@@ -1,0 +1,132 @@
+"""Moves that are judged on the minibatch after the one that their gradient comes from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annealtune.optim import EmbeddedTuner, StepInfo
+from annealtune.optim.random_state import RandomState
+from annealtune.training.acceptance import Acceptance
+from annealtune.training.annealed import Tuned
+from annealtune.training.loop import Loop
+from annealtune.training.minibatch import Minibatch
+
+
+class NextMinibatch(Tuned):
+    """A step made along the gradient of one minibatch and judged on the next.
+
+    The forward that judges an accepted move is the one whose gradient the next move is made with:
+    such a step costs two forwards and a backward, a rejected one a forward more. The first step of
+    a run makes no move: it only leaves a gradient.
+
+    Args:
+        optimizer: makes the moves.
+        acceptance: what they are judged by.
+        loop: what H may set besides the options of the optimizer.
+        has_loop_options: whether it does.
+        model: whose parameters are trained.
+    """
+
+    def __init__(
+        self,
+        optimizer: EmbeddedTuner,
+        acceptance: Acceptance,
+        loop: Loop,
+        *,
+        has_loop_options: bool,
+        model: nn.Module,
+    ) -> None:
+        super().__init__(optimizer, acceptance, loop, has_loop_options=has_loop_options)
+        self._model = model
+        self._has_gradient = False
+
+    def prepare(self) -> None:
+        """Pick the next setting, unless the next step makes no move."""
+        if self._has_gradient:
+            super().prepare()
+
+    def step(self, minibatch: Minibatch) -> StepInfo | None:
+        """Make a move with the gradient that the last step left, and leave one for the next."""
+        if not self._has_gradient:
+            self._leave_gradient(minibatch.loss())
+            return None
+        self._clip()
+        if self._acceptance.is_function:
+            return self._told(self._judge_by_function(minibatch))
+        return self._told(self._judge_by_forward(minibatch))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of optimizer and gradient."""
+        gradients = [p.grad for p in self._model.parameters()] if self._has_gradient else None
+        return {**super().state_dict(), "gradients": gradients}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        super().load_state_dict(state)
+        self._has_gradient = state["gradients"] is not None
+        if self._has_gradient:
+            for p, gradient in zip(self._model.parameters(), state["gradients"], strict=True):
+                p.grad = None if gradient is None else gradient.to(p.device)
+
+    def _judge_by_forward(self, minibatch: Minibatch) -> StepInfo:
+        start = RandomState.capture()
+        with self._optimizer.probing():
+            start.restore()  # this minibatch begins here, not where the last forward began
+            value = self._acceptance.value(*minibatch.parts())
+        self._optimizer.propose(value, rng_state=start)
+        buffers = _Buffers(self._model)
+        loss, scores, labels = minibatch.parts()
+        info: StepInfo = self._optimizer.resolve(self._acceptance.value(loss, scores, labels))
+        if not info.accepted:
+            buffers.put_back()  # torch's random numbers are, by the tuner
+            del loss, scores  # frees the graph before there is another one
+            loss = minibatch.loss()
+        self._leave_gradient(loss)
+        return info
+
+    def _judge_by_function(self, minibatch: Minibatch) -> StepInfo:
+        start, objective = RandomState.capture(), self._acceptance.objective(minibatch)
+        with self._optimizer.probing():
+            start.restore()
+            value = objective()
+        self._optimizer.propose(value, rng_state=start)
+        with self._optimizer.probing():
+            new_value = objective()
+        # Broken weights show in a loss; a function of the user's might not tell.
+        is_whole = all(bool(p.isfinite().all()) for p in self._model.parameters())
+        info: StepInfo = self._optimizer.resolve(new_value if is_whole else math.nan)
+        self._leave_gradient(minibatch.loss())
+        return info
+
+    def _leave_gradient(self, loss: Tensor) -> None:
+        self._optimizer.zero_grad()
+        loss.backward()
+        self._has_gradient = True
+
+
+class _Buffers:
+    """The buffers of a model, to be put back after a forward that was for nothing."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._entries = [(m, dict(m._buffers)) for m in model.modules() if m._buffers]
+        buffers = [b for _, named in self._entries for b in named.values() if b is not None]
+        self._copies = [(b, b.clone()) for b in buffers if _is_writable(b)]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        for buffer, kept in self._copies:
+            buffer.copy_(kept)
+        for module, named in self._entries:  # a forward may have put new tensors in their place
+            module._buffers.clear()
+            module._buffers.update(named)
+
+
+def _is_writable(tensor: Tensor) -> bool:
+    """Tell whether torch lets anybody write into a tensor: not if its elements share memory."""
+    return not any(
+        stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+    )
