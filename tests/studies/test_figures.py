@@ -270,6 +270,22 @@ def test_settings_of_several_options_and_gaps(make_study: Callable[..., Study]) 
     assert ticks == ["lr 0.5, momentum 0, nesterov no", "lr 0.1, momentum 0.9, nesterov yes"]
 
 
+def test_settings_with_pairs(make_study: Callable[..., Study]) -> None:
+    """Betas come out of JSON as lists."""
+    [run] = make_study({"sgd-sa": {0: {"done": 1}}}).runs
+    pairs = [{"betas": [0.9, 0.999], "lr": 0.01}, {"betas": [0.8, 0.99], "lr": 0.1}]
+    moves = [{"setting": setting, "tried": 2, "accepted": 1} for setting in pairs]
+    found = settings.acceptance_map(
+        [dataclass_replace(run, moves=({"epoch": 1, "settings": moves},))]
+    )
+    assert found is not None
+    assert found.rates.tolist() == [[0.5], [0.5]]
+    with style():
+        axes = settings.draw_acceptance(blank(), found)
+    ticks = [tick.get_text() for tick in axes.get_yticklabels()]
+    assert ticks == ["betas 0.8 / 0.99, lr 0.1", "betas 0.9 / 0.999, lr 0.01"]
+
+
 def dataclass_replace(run: Any, **changes: Any) -> Any:
     return type(run)(**{**run.__dict__, **changes})
 

@@ -135,6 +135,25 @@ def test_a_block_may_be_spelled_with_underscores():
     assert {config.sgd_sa.lr for config in configs.values()} == {(0.5,)}
 
 
+def test_a_preset_leaves_another_strategy_aside():
+    values = {"sgd-sa": {"lr": [0.5, 0.1], "strategy": "tabu", "strategy_options": {"tenure": 1}}}
+    configs = plan(values, methods=["sgd-sa", "sgd-sa-paper-text"]).configs
+    assert configs["sgd-sa"].sgd_sa.strategy == "tabu"
+    paper = configs["sgd-sa-paper-text"].sgd_sa
+    assert (paper.strategy, paper.strategy_options) == ("simulated-annealing", None)
+    assert paper.lr == (0.5, 0.1)
+
+
+def test_methods_may_differ_in_their_strategy():
+    tables = {
+        "tabu": {"method": "sgd-sa", "strategy": "tabu", "strategy_options": {"candidates": 2}},
+        "judged-by-the-next": {"method": "adamw-sa", "accept_batch": "next"},
+    }
+    configs = plan({"methods": tables}, seeds=[0]).configs
+    assert configs["tabu"].options.strategy == "tabu"
+    assert configs["judged-by-the-next"].options.accept_batch == "next"
+
+
 def test_what_the_file_says_is_studied():
     table = {"methods": ["sgd", "adamw"], "seeds": "2-3", "vary": "init_seed"}
     told = plan({"study": table, "method": "ssa"})

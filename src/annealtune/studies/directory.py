@@ -14,7 +14,7 @@ import tomli_w
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.plan import Plan
 from annealtune.studies.results import FORMAT, RUNS, STUDY_FILE, read_facts
-from annealtune.training.config import FREE_KEYS
+from annealtune.training.config import FREE_KEYS, from_values
 from annealtune.training.disk import explained, scratch_of, write_atomically
 from annealtune.training.provenance import describe_provenance
 
@@ -144,7 +144,9 @@ def _check_same(
         differing.append(f"vary = {plan.vary!r} (the study has {stored['vary']!r})")
     if stored.get("search") != search:
         differing.append(f"search = {search} (the study has {stored.get('search')})")
-    configs = {method["label"]: method["config"] for method in stored["methods"]}
+    configs = {
+        method["label"]: _as_of_now(method["config"], plan.vary) for method in stored["methods"]
+    }
     lost = [label for label in configs if label not in plan.configs]
     if lost:
         differing.append(f"methods: {', '.join(lost)} of the study missing")
@@ -159,6 +161,16 @@ def _check_same(
             f"{path}: holds a study of another plan: {'; '.join(dict.fromkeys(differing))}. Seeds "
             "and methods may be added, everything else must stay; or choose another --out"
         )
+
+
+def _as_of_now(config: dict[str, Any], vary: str) -> dict[str, Any]:
+    """Return a stored config with the defaults of keys that it was written without."""
+    try:
+        values = from_values(config).to_dict()
+    except ConfigError:  # a key that is gone: the differences will tell
+        return config
+    values.pop(vary, None)
+    return values
 
 
 def _differences(label: str, theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:

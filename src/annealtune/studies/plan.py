@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 from annealtune.errors import ConfigError
+from annealtune.training.annealed_options import STRATEGY_OPTIONS
 from annealtune.training.config import STUDY_TABLES, MethodName, RunConfig, from_values
 from annealtune.training.options import AnnealingOptions
 
@@ -34,7 +35,7 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     **{name: {"method": name} for name in get_args(MethodName)},
     **{f"sgd-sa-{preset}": {"method": "sgd-sa", "preset": preset} for preset in _PRESETS},
 }
-_TEMPERATURE = frozenset(AnnealingOptions.model_fields)
+_TEMPERATURE = frozenset((*AnnealingOptions.model_fields, *STRATEGY_OPTIONS))
 # What a method's table may say of its runs beside the options of the method.
 _OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
@@ -209,7 +210,8 @@ def _apply(
     block = values.pop(method.replace("-", "_"), {})  # a block may be spelled either way
     block = values.pop(method, block)
     if "preset" in options and isinstance(block, dict) and block.get("preset") != options["preset"]:
-        # A preset is a temperature: what the block says of another one is not meant for it.
+        # A preset is a temperature of simulated annealing: what the block says of another one, or
+        # of another strategy, is not meant for it.
         block = {key: value for key, value in block.items() if key not in _TEMPERATURE}
     if options and isinstance(block, dict):
         block = {**block, **options}

@@ -25,6 +25,7 @@ from annealtune.training.neighborhood_options import (
 from annealtune.training.options import AnnealingOptions, Factor, Options, TemperatureOptions
 
 DEFAULT_STRATEGY = "simulated-annealing"
+STRATEGY_OPTIONS = ("strategy", "strategy_options")
 DEFAULT_HELD_OUT = 0.1
 
 

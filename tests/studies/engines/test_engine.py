@@ -5,8 +5,10 @@ import json
 import signal
 import subprocess
 import time
+import tomllib
 
 import pytest
+import tomli_w
 
 from annealtune.errors import RunError, RunStoppedError
 from annealtune.studies.conduct import conduct, tasks_of
@@ -129,6 +131,17 @@ def test_a_program_that_cannot_be_started(plan, study, recorder):
     engine = LocalEngine(1, ["/nowhere/python"])
     with pytest.raises(RunError, match="/nowhere/python"):
         conduct(plan(), study, engine, recorder, StopRequest())
+
+
+def test_a_study_from_before_a_key_was_there_goes_on(plan, study, go):
+    planned = plan(methods=["sgd-sa"], seeds=[0])
+    go(planned)
+    file = study / "study.toml"
+    facts = tomllib.loads(file.read_text())
+    del facts["methods"][0]["config"]["sgd-sa"]["strategy"]
+    file.write_text(tomli_w.dumps(facts))
+    assert {run.status for run in go(planned).runs} == {"finished"}
+    assert "strategy" in file.read_text()
 
 
 # --- Stopping ---

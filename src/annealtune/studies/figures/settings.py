@@ -49,7 +49,7 @@ def acceptance_map(runs: Sequence[RunRecord]) -> AcceptanceMap | None:
                 tried, accepted = number(move, "tried"), number(move, "accepted")
                 if not epoch or epoch < 1 or not tried or accepted is None:
                     continue
-                key = tuple(sorted(move["setting"].items()))
+                key = tuple(sorted(_plain(move["setting"]).items()))
                 count = counts.setdefault(key, {}).setdefault(int(epoch), [0.0, 0.0])
                 count[0] += tried
                 count[1] += accepted
@@ -101,6 +101,13 @@ def _moves(line: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def _plain(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a setting that can be counted: lists, such as betas, are tuples again."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in setting.items()
+    }
+
+
 def _name(setting: dict[str, Any]) -> str:
     if len(setting) == 1:
         return label(_text(*setting.values()))
@@ -110,6 +117,8 @@ def _name(setting: dict[str, Any]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " / ".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
