@@ -51,8 +51,8 @@ class LateAcceptance(PlainStrategy):
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it is no worse than now or than L steps ago."""
         rng.random()  # needed by nobody but the next pick
-        if not self._values:
-            self._values.extend([value] * self.length)
+        if not self._values:  # it stays the oldest for L steps
+            self._values.append(value)
         accepted = new_value <= self._values[0] or new_value <= value
         verdict = Verdict.of(value, new_value, accepted=accepted)
         self._values.append(new_value if verdict.accepted else value)
