@@ -191,9 +191,7 @@ class GeneticSearch(Generic[S]):
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` needs to continue the very same search.
 
-        All of it is plain data but the problem's own solutions: where these can be written as
-        JSON, the whole can (JSON turns tuples into lists). Take it between two generations: before
-        or after ``run``, or from the callback.
+        Of the same kind as `Annealer.state_dict`, and to be taken between two generations.
         """
         return {
             "walk": None if self._walk is None else dict(vars(self._walk)),
