@@ -142,6 +142,7 @@ class AnnealingState:
             "step": self.step,
             "random": torch.tensor(words, dtype=torch.int64),
             "next_gauss": next_gauss,
+            "kind": type(self.strategy).__name__,
             "strategy": self.strategy.state_dict(),
             "tally": self.tally.state_dict(),
         }
@@ -152,13 +153,16 @@ class AnnealingState:
         Raises:
             ValueError: if it was taken with another kind of strategy or temperature.
         """
+        kind, own = state.get("kind"), type(self.strategy).__name__
         try:
+            if kind not in (None, own):
+                raise KeyError(own)
             self.strategy.load_state_dict(state["strategy"])
         except KeyError as error:
             raise ValueError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
-                f"of strategy and temperature as {self.strategy!r}, got {state['strategy']!r}, "
-                f"where {error} is missing"
+                f"of strategy and temperature as {self.strategy!r}, got {kind or 'a state'} with "
+                f"{state['strategy']!r}, where {error} is missing"
             ) from None
         version, *_ = self.rng.getstate()
         self.rng.setstate((version, tuple(state["random"].tolist()), state["next_gauss"]))
