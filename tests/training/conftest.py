@@ -12,8 +12,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from annealtune.training import data, models
 from annealtune.training.config import from_values
+from annealtune.training.data.randomness import Purpose
 from annealtune.training.entry import run
+from annealtune.training.session import Session
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -55,6 +58,48 @@ def complete(tiny, place):
     return complete
 
 
+@pytest.fixture
+def session(tiny, digits):
+    """Makes a tiny run in memory."""
+    return lambda **changes: Session(tiny(**{"device": "cpu", **changes}), digits)
+
+
+@pytest.fixture(scope="session")
+def digits():
+    """The data of a tiny run."""
+    return data.load("digits")
+
+
+@pytest.fixture
+def by_hand(digits):
+    """Makes the model of a tiny run and its minibatches, without annealtune.training's loop."""
+
+    def by_hand(held_out_fraction=0.0, augment=None):
+        part = data.subset(digits, 200, seed=0)
+        chosen, _ = data.split(200, 0.1, seed=0)
+        kept, apart = data.split(180, held_out_fraction, 0, Purpose.HELD_OUT_SPLIT)
+        images, labels = part.train_images[chosen], part.train_labels[chosen]
+        common = {"seed": 0, "mean": part.mean, "std": part.std, "scale": part.scale}
+        common["channels_last"] = True
+        batches = data.Batches(images[kept], labels[kept], batch_size=30, augment=augment, **common)
+        torch.manual_seed(0)
+        model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+        model.to(memory_format=torch.channels_last)
+        if not held_out_fraction:
+            return model, batches
+        held_out = data.Batches(
+            images[apart],
+            labels[apart],
+            batch_size=min(30, len(apart)),
+            drop_last=True,
+            order=Purpose.HELD_OUT_ORDER,
+            **common,
+        )
+        return model, batches, held_out
+
+    return by_hand
+
+
 def without_seconds(value):
     """Drop what depends on the clock."""
     if isinstance(value, dict):
@@ -67,7 +112,9 @@ def without_seconds(value):
 
 
 def comparable(value):
-    """Make tensors comparable bit by bit with ``==``."""
+    """Make tensors comparable bit by bit with ``==``, and NaN equal to NaN."""
+    if isinstance(value, float) and value != value:
+        return "nan"
     if isinstance(value, torch.Tensor):
         return str(value.dtype), tuple(value.shape), value.contiguous().numpy().tobytes()
     if isinstance(value, dict):
@@ -127,7 +174,7 @@ def undisturbed(_known_outcomes, complete, outcome):
     """What a tiny run gives when nobody touches it."""
 
     def undisturbed(**changes) -> dict:
-        key = tuple(sorted(changes.items()))
+        key = json.dumps(changes, sort_keys=True)
         if key not in _known_outcomes:
             _known_outcomes[key] = outcome(complete(**changes))
         return _known_outcomes[key]
