@@ -211,13 +211,13 @@ def test_smoothed_labels_do_not_reach_the_images_held_out(session):
     ("share", "message"),
     [
         (0.001, r"sgd-sa\.held_out_fraction = 0\.001: .*leave one of the two sets empty"),
-        (0.005, r"sgd-sa\.held_out_fraction: .* has one image, too few for vgg11-w32"),
+        (0.005, r"sgd-sa\.held_out_fraction: .* has one image, too few for resnet18-w16"),
     ],
 )
 def test_too_few_of_them_are_refused(session, share, message):
     block = {"accept_batch": "held-out", "held_out_fraction": share}
     with pytest.raises(ConfigError, match=message):
-        session(model="vgg11-w32", **{"sgd-sa": block})
+        session(model="resnet18-w16", **{"sgd-sa": block})
 
 
 # --- What a step costs, counted ---
