@@ -30,6 +30,10 @@ PROMISES = {
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 93 and moves == 15 * 23,
     ),
+    "genetic_weights": (
+        r"bred: .* test accuracy (\d+\.\d)%\nannealed: .* test accuracy (\d+\.\d)%",
+        lambda bred, annealed: bred > 70 and annealed > 85,
+    ),
     "own_strategy": (
         r"lr=10.0 +\d+ +\S+ +(\d+\.\d)%(?s:.*)test accuracy (\d+\.\d)% with Patience",
         lambda accepted, accuracy: accepted < 20 and accuracy > 85,
