@@ -221,6 +221,17 @@ class TestAccepted:
             {"lr": 0.5, "momentum": 0.9, "nesterov": True}
         ]
 
+    def test_a_table_is_a_list_in_equal_ratios(self):
+        table = {"low": 1e-4, "high": 1.0, "count": 5}
+        block = {"lr": table, "weight_decay": table, "clip_norm": table}
+        options = from_values({"sgd-sa": block}).sgd_sa
+        expected = pytest.approx((1e-4, 1e-3, 1e-2, 1e-1, 1.0))
+        assert options.lr == options.weight_decay == options.clip_norm == expected
+
+    def test_a_pair_of_betas_is_a_list_of_one(self):
+        for betas in ([0.9, 0.99], [[0.9, 0.99]]):
+            assert from_values({"adamw-sa": {"betas": betas}}).adamw_sa.betas == ((0.9, 0.99),)
+
     def test_whole_numbers_are_numbers(self):
         assert from_values({"sgd-sa": {"lr": [1], "temperature": 2}}).sgd_sa.temperature == 2.0
 
@@ -264,18 +275,55 @@ factors = st.floats(0, 1, exclude_min=True, exclude_max=True)
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1)
 
 
+def merged(dictionaries):
+    return {key: value for each in dictionaries for key, value in each.items()}
+
+
 def lists(values):
     return st.lists(values, min_size=1, max_size=3, unique=True) | values
 
 
+below_one = st.floats(0, 1, exclude_max=True)
+ratios = st.fixed_dictionaries(
+    {"low": st.floats(1e-9, 1e-3), "high": st.floats(1e-2, 1e9), "count": st.integers(2, 9)}
+)
+of_the_loop = {
+    "label_smoothing": lists(below_one),
+    "dropout": lists(below_one),
+    "clip_norm": lists(rates) | ratios,
+    "scales": st.dictionaries(st.sampled_from(["a", "b.c", "b.d"]), not_negative, max_size=3),
+}
 neighborhoods = st.fixed_dictionaries(
     {},
     optional={
-        "lr": lists(not_negative),
+        "lr": lists(not_negative) | ratios,
         "momentum": lists(not_negative),
         "weight_decay": lists(not_negative),
         "nesterov": st.just([True, False]) | st.just(False),
+        **of_the_loop,
     },
+)
+adamw_neighborhoods = st.fixed_dictionaries(
+    {},
+    optional={
+        "lr": lists(not_negative) | ratios,
+        "betas": st.lists(st.tuples(below_one, below_one), min_size=1, max_size=3, unique=True)
+        | st.tuples(below_one, below_one),
+        "eps": lists(not_negative),
+        **of_the_loop,
+    },
+)
+acceptances = st.fixed_dictionaries(
+    {}, optional={"accept_on": st.sampled_from(["loss", "error", "my.package:judge"])}
+) | st.fixed_dictionaries({"accept_batch": st.just("held-out"), "held_out_fraction": factors})
+strategies = st.sampled_from(
+    [
+        {},
+        {"strategy": "hill-climbing"},
+        {"strategy": "tabu", "strategy_options": {"tenure": 0, "candidates": 1}},
+        {"strategy": "genetic", "strategy_options": {"population": 3, "mutation": 0.5}},
+        {"strategy": "my.package:Strategy", "strategy_options": {"a": [1, {"b": "c"}]}},
+    ]
 )
 temperatures = st.fixed_dictionaries({"temperature": not_negative | st.just(math.inf)}) | (
     st.fixed_dictionaries(
@@ -289,7 +337,9 @@ temperatures = st.fixed_dictionaries({"temperature": not_negative | st.just(math
     )
 )
 blocks = {
-    "sgd-sa": st.tuples(neighborhoods, temperatures).map(lambda pair: pair[0] | pair[1]),
+    "sgd-sa": st.tuples(neighborhoods, acceptances, temperatures).map(merged)
+    | st.tuples(neighborhoods, acceptances, strategies).map(merged),
+    "adamw-sa": st.tuples(adamw_neighborhoods, acceptances, strategies).map(merged),
     "random-rate": neighborhoods,
     "ssa": st.tuples(
         temperatures,

@@ -115,12 +115,24 @@ class TestMemoryFormat:
 
 
 class TestCompile:
-    @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "sgd"])
-    def test_a_compiled_model_is_the_same_model(self, complete, outcome, monkeypatch, method):
+    @pytest.mark.parametrize(
+        ("method", "options"),
+        [
+            ("sgd-sa", {}),
+            ("sgd-sa", {"accept_batch": "next", "dropout": [0.1, 0.4]}),
+            ("sgd-sa", {"accept_batch": "held-out", "accept_on": "error"}),
+            ("ssa", {}),
+            ("sgd", {}),
+        ],
+    )
+    def test_a_compiled_model_is_the_same_model(
+        self, complete, outcome, monkeypatch, method, options
+    ):
         """With the backend that runs the captured graph as it is."""
-        expected = outcome(complete(method=method, epochs=2))
+        changes = {"method": method, "epochs": 2, method: options}
+        expected = outcome(complete(**changes))
         monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-        assert outcome(complete(method=method, epochs=2, compile=True)) == expected
+        assert outcome(complete(**changes, compile=True)) == expected
 
     @pytest.mark.slow
     @NEEDS_A_COMPILER
