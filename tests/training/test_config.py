@@ -1,8 +1,10 @@
 """The config: every key explained and checked, by name, before anything is loaded."""
 
 import math
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 from annealtune.annealing import Geometric, Reheating
 from annealtune.errors import ConfigError
 from annealtune.training.config import FREE_KEYS, RunConfig, assign, from_values, read_toml
-from annealtune.training.options import Options
+from annealtune.training.options import Options, TemperatureOptions
 
 METHODS = (
     "sgd-sa",
@@ -522,6 +524,16 @@ def test_no_other_name_is_exported():
 
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         annealtune.training.walk  # noqa: B018 - the access is the test
+
+
+def test_what_the_documentation_shows_is_a_config():
+    page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    options = from_values(tomllib.loads(text)).options
+    assert len(options.neighborhood()) == 7 * 2**5
+    for block in ("sgd-sa", "adamw-sa"):
+        new = BLOCKS[block].model_fields.keys() - TemperatureOptions.model_fields.keys()
+        assert [key for key in new if f"`{key}`" not in page] == []
 
 
 def test_paths_stay_paths():

@@ -2,8 +2,11 @@
 
 - `run`: train, or continue where a run was left (`entry.py`);
 - `load`: the best model of a run;
-- `config.py`, `options.py`: every key of a run, known without importing torch;
+- `config.py`, `options.py`, `neighborhood_options.py`, `annealed_options.py`: every key of a run,
+  known without importing torch;
 - `session.py`: one epoch of training; `methods.py`: who makes the steps;
+- `annealed.py`, `next_minibatch.py`: steps that are kept or undone; `tuners.py`: with which
+  optimizer, `acceptance.py`: judged by what, `loop.py`: what else H sets;
 - `directory.py`, `checkpoint.py`, `records.py`: what a run leaves on disk;
 - `data/`, `models/`: what is trained, and on what.
 """
