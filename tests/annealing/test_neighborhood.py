@@ -227,3 +227,11 @@ def test_a_bad_log_range_names_argument_rule_and_value(arguments, error, parts):
         log_range(*arguments)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_what_it_contains():
+    neighborhood = grid(lr=[0.1, 0.2])
+    assert Setting({"lr": 0.1}) in neighborhood
+    assert {"lr": 0.1} in neighborhood
+    assert Setting({"lr": 0.3}) not in neighborhood
+    assert 0.1 not in neighborhood

@@ -7,7 +7,16 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Attribute, EmbeddedTuner, HillClimbing, Tabu, grid
+from annealtune import (
+    SGDSA,
+    Attribute,
+    EmbeddedTuner,
+    Genetic,
+    HillClimbing,
+    Setting,
+    Tabu,
+    grid,
+)
 from annealtune.annealing.strategies.names import STRATEGIES
 
 NAMES = list(STRATEGIES)
@@ -213,3 +222,85 @@ def test_comparing_needs_one_gradient(net):
             strategy=Tabu(candidates=2),
             loop={"drop": Attribute("p", net.drop)},
         )
+
+
+class Flawed(Tabu):
+    """Tabu search with one of its answers replaced."""
+
+    def __init__(self, **answers):
+        super().__init__(tenure=1, candidates=answers.pop("candidates", 1))
+        self.answers = answers
+
+    def answer(self, name, *arguments):
+        if name in self.answers:
+            return self.answers[name]()
+        return getattr(super(), name)(*arguments)
+
+    def pick(self, neighborhood, rng):
+        return self.answer("pick", neighborhood, rng)
+
+    def select(self, value, measured):
+        return self.answer("select", value, measured)
+
+    def decide(self, value, new_value, rng):
+        return self.answer("decide", value, new_value, rng)
+
+    def observe(self, setting, verdict):
+        self.answer("observe", setting, verdict)
+
+
+def fail():
+    raise ZeroDivisionError("in the strategy")
+
+
+FLAWS = {
+    "a pick outside of H": (
+        {"pick": lambda: Setting({"lr": 0.5, "momentum": 0.0})},
+        ValueError,
+        ["SGDSA(strategy=...) must pick settings of H", "lr=0.5", "Tabu"],
+    ),
+    "a pick that is no setting": (
+        {"pick": lambda: {"lr": 0.1, "momentum": 0.0}},
+        ValueError,
+        ["SGDSA(strategy=...) must pick settings of H", "{'lr': 0.1"],
+    ),
+    "a selection that was not measured": (
+        {"select": lambda: Setting({"lr": 0.5, "momentum": 0.0}), "candidates": 2},
+        ValueError,
+        ["must select one of the settings that were measured", "lr=0.5"],
+    ),
+    "no verdict": (
+        {"decide": lambda: True},
+        TypeError,
+        ["must decide by a Verdict", "True", "Verdict.of"],
+    ),
+    "a failing decision": ({"decide": fail}, ZeroDivisionError, ["in the strategy"]),
+    "a failing observation": ({"observe": fail}, ZeroDivisionError, ["in the strategy"]),
+}
+
+
+@pytest.mark.parametrize(("answers", "error", "parts"), FLAWS.values(), ids=FLAWS)
+def test_a_flawed_strategy_is_told_and_leaves_no_trace(net, batch, picture, answers, error, parts):
+    x, y = batch
+    tuner = SGDSA(net, H, strategy=Flawed(**answers))
+    twin, start = copy.deepcopy(net), torch.get_rng_state()
+    F.cross_entropy(twin(x), y).backward()
+    expected = picture(twin, tuner)
+    torch.set_rng_state(start)
+    with pytest.raises(error) as caught:
+        tuner.step(lambda: F.cross_entropy(net(x), y))
+    assert [part for part in parts if part not in str(caught.value)] == []
+    assert picture(net, tuner) == expected
+    tuner.strategy.answers.clear()  # and the next step is possible
+    tuner.step(lambda: F.cross_entropy(net(x), y))
+    assert tuner.summary().total.tried == 1
+
+
+def test_settings_of_another_neighborhood_are_not_carried_over(make_net, make_batches):
+    one, other = make_net(), make_net()
+    tuner = tuned(one, Genetic(1.0, population=4))
+    steps(one, tuner, make_batches(3))
+    smaller = SGDSA(other, grid(lr=[0.5], momentum=[0.0, 0.9]), strategy=Genetic(1.0, population=4))
+    smaller.load_state_dict(tuner.state_dict())
+    with pytest.raises(ValueError, match=r"must pick settings of H.*the same H"):
+        steps(other, smaller, make_batches(1))

@@ -105,3 +105,9 @@ def test_what_is_no_number_cannot_be_scaled(net):
             neighborhood=grid(betas=[(0.9, 0.99)]),
             group_scales={"all": {"betas": 2.0}},
         )
+
+
+@pytest.mark.parametrize("scales", [0.5, {"weight_decay": 0.5}], ids=["lr", "weight_decay"])
+def test_a_scale_that_would_do_nothing_is_refused(net, scales):
+    with pytest.raises(ValueError, match=r"must scale options that H sets, here momentum, got"):
+        grouped(net, neighborhood=grid(momentum=[0.0, 0.9]), group_scales={"body": scales})

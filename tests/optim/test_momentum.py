@@ -3,6 +3,7 @@
 docs/decisions/0010-momentum-buffers.md says why.
 """
 
+import copy
 import math
 
 import pytest
@@ -114,3 +115,51 @@ def test_every_option_of_an_optimizer_can_be_in_h(net, loss_of):
         tuner.step(loss_of)
         group = base.param_groups[0]
         assert {name: group[name] for name in neighborhood.options} == dict(tuner.last_step.setting)
+
+
+LATE = {  # state that torch makes in a parameter's first step or never, and what needs it
+    "RMSprop, momentum": (torch.optim.RMSprop, {"momentum": 0.9}, "momentum_buffer"),
+    "RMSprop, centered": (torch.optim.RMSprop, {"centered": True}, "grad_avg"),
+    "AdamW, amsgrad": (torch.optim.AdamW, {"amsgrad": True}, "max_exp_avg_sq"),
+}
+
+
+@pytest.mark.parametrize(("kind", "on", "key"), LATE.values(), ids=LATE)
+@pytest.mark.parametrize("foreach", [False, True])
+def test_state_that_is_needed_later_begins_as_in_a_first_step(net, batch, kind, on, key, foreach):
+    x, y = batch
+    base = kind(net.parameters(), lr=1e-3, foreach=foreach)
+    off = {name: type(value)(0) for name, value in on.items()}
+    moves = [({"lr": 1e-3, **h}, kept) for h, kept in ((off, 1), (on, 0), (on, 1), (off, 1))]
+    tuner = EmbeddedTuner(
+        base, model=net, neighborhood=[m for m, _ in moves[:2]], strategy=Script(moves)
+    )
+    twin = copy.deepcopy(net)
+    plain = kind(twin.parameters(), lr=1e-3)
+    for number, (move, kept) in enumerate(moves):
+        start = torch.get_rng_state()
+        tuner.step(lambda: nn.functional.cross_entropy(net(x), y))
+        assert all((key in state) == (number >= 2) for state in base.state.values())
+        torch.set_rng_state(start)
+        plain.zero_grad()
+        nn.functional.cross_entropy(twin(x), y).backward()
+        if kept:
+            for p in twin.parameters() if number == 2 else ():
+                plain.state[p][key] = torch.zeros_like(p)
+            plain.param_groups[0].update(move)
+            plain.step()
+    for p, wanted in zip(net.parameters(), twin.parameters(), strict=True):
+        assert torch.allclose(p, wanted, rtol=1e-6, atol=1e-8)
+        assert torch.allclose(base.state[p][key], plain.state[wanted][key], rtol=1e-5)
+
+
+def test_a_base_that_fails_for_another_reason_says_so_itself(net, loss_of):
+    class Broken(torch.optim.SGD):
+        def step(self, closure=None):
+            raise KeyError("nothing of ours")
+
+    weights = [p.detach().clone() for p in net.parameters()]
+    tuner = EmbeddedTuner(Broken(net.parameters(), lr=0.1), model=net)
+    with pytest.raises(KeyError, match="nothing of ours"):
+        tuner.step(loss_of)
+    assert all(torch.equal(p, w) for p, w in zip(net.parameters(), weights, strict=True))

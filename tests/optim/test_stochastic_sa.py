@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import Geometric, NonFiniteLossError, Shrinking, StochasticSA
+from annealtune import Geometric, NonFiniteLossError, PlainStrategy, Shrinking, StochasticSA
 
 
 def directions(weights, seed):
@@ -294,3 +294,15 @@ def test_dropout_is_the_same_at_all_three_points(net, batch):
 def test_repr(net):
     optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
     assert repr(optimizer) == "StochasticSA(radius=0.5, SimulatedAnnealing(Constant(0.0)))"
+
+
+def test_a_strategy_that_fails_leaves_no_trace(net, loss_of, bits):
+    class Failing(PlainStrategy):
+        def decide(self, value, new_value, rng):
+            raise ZeroDivisionError
+
+    weights = bits(list(net.parameters()))
+    optimizer = StochasticSA(net, strategy=Failing())
+    with pytest.raises(ZeroDivisionError):
+        optimizer.step(loss_of)
+    assert bits(list(net.parameters())) == weights

@@ -111,6 +111,7 @@ class Neighborhood(Sequence[Setting]):
                     f"got {setting!r} twice"
                 )
             seen.add(setting)
+        self._members = frozenset(seen)
 
     @overload
     def __getitem__(self, index: int) -> Setting: ...
@@ -121,6 +122,11 @@ class Neighborhood(Sequence[Setting]):
 
     def __len__(self) -> int:
         return len(self._settings)
+
+    def __contains__(self, setting: object) -> bool:
+        if isinstance(setting, Setting):  # asked at every step
+            return setting in self._members
+        return super().__contains__(setting)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Neighborhood) and self._settings == other._settings

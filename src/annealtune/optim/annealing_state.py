@@ -72,7 +72,21 @@ class AnnealingState:
                 "step(closure) and step(loss=..., probe=...) can do; give it candidates=1 for "
                 "propose and resolve"
             )
-        return self.strategy.pick(neighborhood, self.rng)
+        return self.check_picked(self.strategy.pick(neighborhood, self.rng), neighborhood)
+
+    def check_picked(self, setting: Any, neighborhood: Neighborhood) -> Setting:
+        """Return a setting that was picked, now or before a checkpoint, if it is one of H.
+
+        Raises:
+            ValueError: if it is none.
+        """
+        if not isinstance(setting, Setting) or setting not in neighborhood:
+            raise ValueError(
+                f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
+                f"{self.strategy!r}, which is none of them; a state must be loaded into a run with "
+                "the same H"
+            )
+        return setting
 
     @property
     def compares(self) -> bool:
@@ -87,7 +101,13 @@ class AnnealingState:
     def select(self, value: float, measured: dict[Setting, float]) -> Setting:
         """Return the best candidate by the strategy's own rule."""
         assert isinstance(self.strategy, Comparing)
-        return self.strategy.select(value, measured)
+        selected = self.strategy.select(value, measured)
+        if selected not in measured:
+            raise ValueError(
+                f"{self.owner}(strategy=...) must select one of the settings that were measured, "
+                f"got {selected!r} from {self.strategy!r}"
+            )
+        return selected
 
     def refuse_comparing_if(self, loop_options: tuple[str, ...]) -> None:
         """Refuse a comparison of candidates whose forwards differ.
@@ -105,7 +125,12 @@ class AnnealingState:
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""
         temperature = self.strategy.temperature
-        verdict: Verdict = self.strategy.decide(loss, new_loss, self.rng)
+        verdict: Any = self.strategy.decide(loss, new_loss, self.rng)
+        if not isinstance(verdict, Verdict):
+            raise TypeError(
+                f"{self.owner}(strategy=...) must decide by a Verdict, got {verdict!r} from "
+                f"{self.strategy!r}; return Verdict.of(value, new_value, accepted=...)"
+            )
         info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
         self.strategy.observe(setting, verdict)
         self.step += 1

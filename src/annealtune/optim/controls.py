@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -14,6 +12,7 @@ from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.annealing.arguments import number
 from annealtune.optim.compatibility import as_neighborhood, plain
 from annealtune.optim.loop_options import LoopOption
+from annealtune.optim.scratch import refuses
 
 Scales = Mapping[str, float | Mapping[str, float]]
 
@@ -76,14 +75,19 @@ class Controls:
                     f"{', '.join(sorted(known))}{registered}"
                 )
         self._options = tuple(o for o in neighborhood.options if o not in self._loop)
-        for option in {o for scales in self._scales.values() for o in scales} & {*self._options}:
+        for option in {o for scales in self._scales.values() for o in scales}:
+            if option not in self._options:
+                raise ValueError(
+                    f"{self._owner}(group_scales=...) must scale options that H sets, here "
+                    f"{', '.join(self._options) or 'none'}, got {option!r}"
+                )
             for setting in neighborhood:
                 number(f"{self._owner}(group_scales=...): the {option} it scales", setting[option])
         taken: list[Setting] = []
         dropped: list[Setting] = list(neighborhood.dropped)
         for setting in neighborhood:
             refused = any(
-                _refuses(self._base, group, self._for_group(group, setting))
+                refuses(self._base, group, self._for_group(group, setting))
                 for group in self._base.param_groups
             )
             (dropped if refused else taken).append(setting)
@@ -132,6 +136,19 @@ class Controls:
     def resting(self) -> dict[str, Any]:
         """Return the loop's options as they are outside of a step."""
         return {name: self._loop_before.get(name, o.read()) for name, o in self._loop.items()}
+
+    def check_resting(self, values: Mapping[str, Any]) -> None:
+        """Refuse what `resting` returned elsewhere; nothing at all is of an older version.
+
+        Raises:
+            ValueError: if H sets other options of the loop here.
+        """
+        if values and values.keys() != self._loop.keys():
+            raise ValueError(
+                f"{self._owner}.load_state_dict: the state must come from a run whose H sets the "
+                f"same options of the loop, here {', '.join(self._loop) or 'none'}, got "
+                f"{', '.join(values)}"
+            )
 
     def rest(self, values: Mapping[str, Any]) -> None:
         """Continue where `resting` was taken."""
@@ -222,30 +239,6 @@ def _checked_scales(
                 )
         checked[name] = dict(scales)
     return checked
-
-
-def _refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
-    """Tell whether the base's constructor refuses options beside a group's other ones."""
-    # A constructor that does not even take what the group has now has no say.
-    return not _constructs(base, group, options) and _constructs(base, group, {})
-
-
-def _constructs(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
-    accepted = inspect.signature(type(base).__init__).parameters
-    present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
-    scratch = torch.nn.Parameter(_small(group["params"][0]) if group["params"] else torch.zeros(1))
-    try:
-        type(base)(**{**present, **options, "params": [scratch]})
-    except (ValueError, TypeError, RuntimeError, AssertionError):
-        return False
-    return True
-
-
-def _small(parameter: Tensor) -> Tensor:
-    """Return one element of the same kind: some bases take matrices only."""
-    if torch.nn.parameter.is_lazy(parameter):
-        return torch.zeros(1)
-    return torch.zeros((1,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
 
 
 def _around_the_base_rate(owner: str, base: Optimizer) -> Neighborhood:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
+from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.controls import Controls, Scales
@@ -129,7 +130,8 @@ class EmbeddedTuner(OptimizerWrapper):
             closure: computes the loss.
             loss: the loss, where there is no closure.
             probe: computes the loss again, where there is no closure.
-            objective: what the accept test compares instead of the loss, any scalar function.
+            objective: what the accept test compares instead of the loss, any scalar function; it
+                must leave the weights as they are (``torch.func.functional_call`` tries others).
             rng_state: ``torch.get_rng_state()`` before the forward of ``loss``, to repeat its
                 dropout where the tuner was given no model.
 
@@ -169,7 +171,8 @@ class EmbeddedTuner(OptimizerWrapper):
         """Keep the tentative step or go back, by the loss at the tentative point."""
         trial = self._pending("resolve")
         value = scalar(type(self).__name__, "new_loss", new_loss)
-        info = self._annealing.decide(trial.setting, trial.value, value)  # Metropolis  (l. 10-12)
+        with self._tentative.undone_on_error():
+            info = self._annealing.decide(trial.setting, trial.value, value)  # Metropolis (10-12)
         if info.accepted:
             self._tentative.keep()  # w = w_new                                            (l. 13)
         else:
@@ -216,11 +219,16 @@ class EmbeddedTuner(OptimizerWrapper):
         picked = None if self._picked is None else dict(self._picked)
         return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
 
+    def _check_own_state(self, state: dict[str, Any]) -> None:
+        self._controls.check_resting(state.get("loop", {}))
+        if state.get("picked") is not None:
+            self._annealing.check_picked(restored(state["picked"]), self.neighborhood)
+
     def _load_own_state(self, state: dict[str, Any]) -> None:
         super()._load_own_state(state)
         self._controls.rest(state.get("loop", {}))
         picked = state.get("picked")
-        self._picked = None if picked is None else Setting(picked)
+        self._picked = None if picked is None else restored(picked)
         if self._picked is not None:
             self._controls.turn_loop(self._picked)
 

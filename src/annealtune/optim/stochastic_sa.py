@@ -175,10 +175,10 @@ class StochasticSA(OptimizerWrapper):
         self._before.take()
         try:
             new_value = self._move_to_the_better_side(closure, start)
+            info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
         except BaseException:  # an interrupted trial leaves no trace
             self._before.restore()
             raise
-        info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
         if not info.accepted:
             self._before.restore()
         self._epoch_tried += info.worsening != 0

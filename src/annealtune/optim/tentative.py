@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from annealtune.annealing import Setting
 from annealtune.optim.controls import Controls
 from annealtune.optim.random_state import RandomState
+from annealtune.optim.scratch import make_late_state
 from annealtune.optim.snapshot import Snapshot
 
 
@@ -52,14 +53,24 @@ class TentativeStep:
         self._before.take(gradients=trial.setting not in self._spares_gradients)
         self.trial = trial
         with self.undone_on_error():
-            self._controls.turn_base(trial.setting)
-            self._base.step()
+            self._step(trial.setting)
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under this setting is found out at its first try, which paid for a copy of them.
         if self._before.gradients_are_untouched():
             self._spares_gradients.add(trial.setting)
         else:
             self._spares_gradients.discard(trial.setting)
+
+    def _step(self, setting: Setting) -> None:
+        self._controls.turn_base(setting)
+        try:
+            self._base.step()
+        except KeyError:  # an option was switched on whose state the first step did not make
+            self._before.restore()
+            self._controls.turn_base(setting)
+            if not make_late_state(self._base):
+                raise
+            self._base.step()
 
     def keep(self) -> None:
         """End the trial where it led to."""

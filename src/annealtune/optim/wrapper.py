@@ -100,6 +100,7 @@ class OptimizerWrapper(Optimizer):
         annealing = copy.deepcopy(self._annealing)
         if own is not None:
             annealing.load_state_dict(own)
+            self._check_own_state(own)
         self.base.load_state_dict(state_dict)
         for group in self.base.param_groups:
             group.pop(STATE_KEY, None)
@@ -138,6 +139,9 @@ class OptimizerWrapper(Optimizer):
     def _own_state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold besides the base's state dict."""
         return self._annealing.state_dict()
+
+    def _check_own_state(self, state: dict[str, Any]) -> None:
+        """Raise ValueError if the state belongs to a wrapper of another kind."""
 
     def _load_own_state(self, state: dict[str, Any]) -> None:
         """Continue where `_own_state` was taken; strategy, generator and counts are loaded."""

@@ -200,3 +200,10 @@ def test_bad_input_names_class_argument_rule_and_value(arguments, error, parts):
         Genetic(**{"temperature": 0.0, **arguments})
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_state_of_another_population_is_refused():
+    strategy, neighborhood = Genetic(0.0, population=4), grid(lr=[0.1, 0.2, 0.3])
+    strategy.pick(neighborhood, random.Random(0))
+    with pytest.raises(ValueError, match="a population of 8, got one of 4"):
+        Genetic(0.0, population=8).load_state_dict(strategy.state_dict())

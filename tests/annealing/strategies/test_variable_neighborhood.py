@@ -151,3 +151,10 @@ def test_a_neighborhood_that_does_not_fit_is_refused(strategy, neighborhood, par
         getattr(strategy, method)(*arguments)
     for part in parts:
         assert part in str(caught.value)
+
+
+def test_a_state_with_more_sets_is_refused():
+    strategy = VariableNeighborhood(levels=2)
+    with pytest.raises(ValueError, match="at most 2 nested sets, got one in set 3"):
+        strategy.load_state_dict({"neighborhood": 3})
+    assert strategy.level == 1

@@ -107,8 +107,17 @@ class Genetic(SimulatedAnnealing):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            ValueError: if the population was of another size.
+        """
         members = [restored(options) for options in state["members"]]
+        if len(members) not in (0, self.population):
+            raise ValueError(
+                f"Genetic.load_state_dict: the state must come from a population of "
+                f"{self.population}, got one of {len(members)}"
+            )
         super().load_state_dict(state["schedule"])
         self._members = members
         self._gains = list(state["gains"])

@@ -111,8 +111,18 @@ class VariableNeighborhood(HillClimbing):
         return {"neighborhood": self.level}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self.level = state["neighborhood"]
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            ValueError: if there were more sets.
+        """
+        level = state["neighborhood"]
+        if level > self.levels:
+            raise ValueError(
+                "VariableNeighborhood.load_state_dict: the state must come from at most "
+                f"{self.levels} nested sets, got one in set {level}"
+            )
+        self.level = level
 
     def __repr__(self) -> str:
         if self.nested is not None:

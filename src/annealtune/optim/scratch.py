@@ -1,0 +1,70 @@
+"""A base in miniature, to find out what the real one takes and which state it makes."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
+    """Tell whether the base's constructor refuses options beside a group's other ones."""
+    # A constructor that does not even take what the group has now has no say.
+    return _miniature(base, group, options) is None and _miniature(base, group, {}) is not None
+
+
+@torch.no_grad()
+def make_late_state(base: Optimizer) -> bool:
+    """Make the state that the present options need and a parameter's first step did not make.
+
+    RMSprop (momentum, centered) and Adam (amsgrad) make their buffers in the first step of a
+    parameter or never. Here they begin as they would have there; what is kept already stays.
+
+    Returns:
+        Whether there was something to make.
+    """
+    made = False
+    for group in base.param_groups:
+        miniature = _miniature(base, group, {})
+        if miniature is None:
+            continue
+        (scratch,) = miniature.param_groups[0]["params"]
+        scratch.grad = torch.zeros_like(scratch)
+        miniature.step()  # along no gradient, so that every buffer is as it begins
+        for p in filter(base.state.get, group["params"]):  # those that have made a step
+            for key, value in miniature.state[scratch].items():
+                if key not in base.state[p]:
+                    base.state[p][key] = _as_large_as(p, value, scratch)
+                    made = True
+    return made
+
+
+def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
+    """Return state of the scratch parameter for the real one: an element stands for all."""
+    if isinstance(value, Tensor) and value.shape == scratch.shape:
+        return torch.full_like(parameter, value.item(), dtype=value.dtype)
+    return copy.deepcopy(value)
+
+
+def _miniature(
+    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]
+) -> Optimizer | None:
+    accepted = inspect.signature(type(base).__init__).parameters
+    present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
+    scratch = torch.nn.Parameter(_small(group["params"][0]) if group["params"] else torch.zeros(1))
+    try:
+        return type(base)(**{**present, **options, "params": [scratch]})
+    except (ValueError, TypeError, RuntimeError, AssertionError):
+        return None
+
+
+def _small(parameter: Tensor) -> Tensor:
+    """Return one element of the same kind: some bases take matrices only."""
+    if torch.nn.parameter.is_lazy(parameter):
+        return torch.zeros(1)
+    return torch.zeros((1,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
