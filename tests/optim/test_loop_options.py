@@ -249,3 +249,40 @@ def test_an_option_that_h_does_not_set_is_left_alone(net, loss_of):
     )
     tuner.step(loss_of)
     assert smoothing.value == "untouched"
+
+
+def test_objects_that_differ_cannot_share_an_option(net):
+    """A rejection would give all of them the value of the first."""
+    with pytest.raises(ValueError, match=r"Attribute\('p', ...\) must be the same .* 0.3 and 0.5"):
+        Attribute("p", net.drop, nn.Dropout(0.5))
+
+
+OTHER_LOOPS = {
+    "none": ({}, grid(lr=[30.0, 0.1])),
+    "others": ({"clip": Value(1.0)}, grid(lr=[30.0, 0.1], clip=[1.0])),
+}
+
+
+@pytest.mark.parametrize(("loop", "neighborhood"), OTHER_LOOPS.values(), ids=OTHER_LOOPS)
+def test_a_state_of_other_options_is_refused_as_a_whole(
+    make_net, make_batches, picture, loop, neighborhood
+):
+    net = make_net()
+    tuner, _, closure, _ = smoothed(net, temperature=math.inf)
+    for x, y in make_batches(3):
+        tuner.step(closure(x, y))
+    other = SGDSA(make_net(), neighborhood, loop=loop, temperature=math.inf)
+    before = picture(other.model, other), str(other.summary())
+    with pytest.raises(ValueError, match=r"same options of the loop, here .*label_smoothing, drop"):
+        other.load_state_dict(tuner.state_dict())
+    assert (picture(other.model, other), str(other.summary())) == before
+
+
+def test_a_pick_that_is_not_in_the_neighborhood_is_refused(make_net):
+    smoothing = {"smoothing": Value(0.0)}
+    prepared = SGDSA(make_net(), grid(lr=[0.1], smoothing=[0.2]), loop=smoothing)
+    prepared.prepare()
+    other = SGDSA(make_net(), grid(lr=[0.1], smoothing=[0.3]), loop=smoothing)
+    with pytest.raises(ValueError, match=r"must pick settings of H, got .*smoothing=0.2"):
+        other.load_state_dict(prepared.state_dict())
+    assert other.prepare()["smoothing"] == 0.3

@@ -54,11 +54,12 @@ class Attribute:
 
     Args:
         name: of the attribute.
-        owners: the objects that have it; all are written, the first is read.
+        owners: the objects that have it, all with the same value.
 
     Raises:
         TypeError: if there is no owner.
         AttributeError: if an owner has no such attribute.
+        ValueError: if it is not the same in all of them: a rejection puts one value back.
 
     Example:
         >>> from torch import nn
@@ -78,11 +79,19 @@ class Attribute:
                     f"Attribute({name!r}, ...) must be an attribute of every object, got a "
                     f"{type(owner).__name__}, which has none of that name"
                 )
+        values = [getattr(owner, name) for owner in owners]
+        for value in values:
+            if value != values[0]:
+                raise ValueError(
+                    f"Attribute({name!r}, ...) must be the same in every object before the first "
+                    f"step, for a rejection puts one value back, got {values[0]!r} and {value!r}; "
+                    "set them alike first"
+                )
         self._name = name
         self._owners = owners
 
     def read(self) -> Any:
-        """Return the attribute of the first object."""
+        """Return the attribute, which all objects share."""
         return getattr(self._owners[0], self._name)
 
     def write(self, value: Any) -> None:

@@ -54,6 +54,8 @@ class Loop:
                         f"{method}.dropout: the model must have dropout layers, got a "
                         f"{type(model).__name__} without"
                     )
+                for layer in layers:  # whatever each was made with
+                    layer.p = neighborhood[0][name]
                 found[name] = Attribute("p", *layers)
             elif name == "augment_strength":
                 found[name] = Attribute("strength", self._augment)
