@@ -179,3 +179,55 @@ def test_bad_input_names_rule_and_value_and_changes_no_weight(net, batch, bits, 
         act(lambda **options: SGDSA(net, RATES, **options), net, *batch)
     assert [part for part in parts if part not in str(caught.value)] == []
     assert bits(list(net.parameters())) == weights
+
+
+def test_a_noisy_judge_is_repeated_and_leaves_no_trace_in_the_random_numbers(make_net, batch):
+    net, twin = make_net(), make_net()
+    x, y = batch
+    start = torch.get_rng_state()
+    tuner = SGDSA(net, grid(lr=[0.0]), accept_on=lambda o, t: torch.rand(()) + o.mean())
+    tuner.step(closure_of(net, x, y))
+    assert tuner.last_step.worsening == 0.0
+    end = torch.get_rng_state()
+    torch.set_rng_state(start)
+    twin(x)
+    assert torch.equal(torch.get_rng_state(), end)
+
+
+def test_a_judge_that_writes_into_the_outputs_leaves_the_gradient_alone(make_net, batch, bits):
+    x, y = batch
+    gradients = []
+    for judge in ("error", lambda o, t: o.mul_(0.0).sum()):
+        net = make_net()
+        torch.manual_seed(3)
+
+        def closure(net=net):
+            outputs = net(x).exp()  # whose backward needs them
+            return F.nll_loss(outputs, y), outputs, y
+
+        SGDSA(net, grid(lr=[0.1]), accept_on=judge).step(closure)
+        gradients.append(bits([p.grad for p in net.parameters()]))
+    assert gradients[0] == gradients[1]
+
+
+def test_a_judge_is_not_asked_about_a_broken_loss(net, batch):
+    x, y = batch
+
+    def judge(outputs, targets):
+        raise AssertionError("asked")
+
+    with pytest.raises(NonFiniteLossError, match="the loss at the current weights"):
+        SGDSA(net, RATES, accept_on=judge).step(closure_of(net, x * math.nan, y))
+
+
+@pytest.mark.parametrize("way", ["accept_on", "objective"])
+def test_a_value_that_is_not_finite_is_not_blamed_on_the_loss(net, batch, bits, way):
+    x, y = batch
+    weights = bits(list(net.parameters()))
+    if way == "accept_on":
+        tuner, objective = SGDSA(net, RATES, accept_on=lambda o, t: math.nan), None
+    else:
+        tuner, objective = SGDSA(net, RATES), lambda: torch.tensor(math.nan)
+    with pytest.raises(NonFiniteLossError, match=rf"step\({way}\): the value .* finite, got nan"):
+        tuner.step(closure_of(net, x, y), objective=objective)
+    assert bits(list(net.parameters())) == weights

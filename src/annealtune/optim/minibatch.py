@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from annealtune.errors import NonFiniteLossError
 from annealtune.optim.objectives import Judge
 from annealtune.optim.probe import Graph, Probe
 from annealtune.optim.random_state import RandomState
@@ -67,9 +68,7 @@ class Minibatch:
             return self._loss
         with self._guard.first_forward() as watch:
             loss, *judged = self._parts(self._closure())
-        scalar(self._owner, "closure", loss)
-        if judged:
-            self._first_value = self._judged(*judged)
+        value = scalar(self._owner, "closure", loss)
         if not watch.called_backward:
             if not (isinstance(loss, Tensor) and loss.requires_grad):
                 raise ValueError(
@@ -80,6 +79,10 @@ class Minibatch:
             with torch.enable_grad():
                 loss.backward()
             self._guard.note_own_gradients()
+        if judged and self._compares_losses and math.isfinite(value):
+            end = RandomState.capture()
+            self._first_value = self._judged(*judged)
+            end.restore()
         if watch.needs_graph and self._evaluate is self._closure:
             self._graph = "always"
         self._loss = loss.detach() if isinstance(loss, Tensor) else loss
@@ -90,13 +93,24 @@ class Minibatch:
 
         A loss that is not finite comes first: its gradient leads nowhere, however well an
         objective such as the accuracy may hide that.
+
+        Raises:
+            NonFiniteLossError: if the loss is finite and what is compared instead is not.
         """
         loss = scalar(self._owner, "loss", self._loss)
         if not math.isfinite(loss):
             return loss
         if not self._compares_losses:
-            return self.after()
-        return loss if self._first_value is None else self._first_value
+            value = self.after()
+        else:
+            value = loss if self._first_value is None else self._first_value
+        compared = "accept_on" if self._evaluates_loss else "objective"
+        if not math.isfinite(value) and (self._judge is not None or not self._evaluates_loss):
+            raise NonFiniteLossError(
+                f"{self._owner}.step({compared}): the value at the current weights must be finite, "
+                f"got {value!r} where the loss is {loss:.6g}; the weights are unchanged"
+            )
+        return value
 
     def after(self) -> float:
         """Return what the accept test measures at the point where the weights are now.
@@ -139,21 +153,22 @@ class Minibatch:
 
 
 def scalar(owner: str, argument: str, value: Any) -> float:
-    """Return a loss as a float.
+    """Return a loss, or what is compared instead, as a float.
 
     Raises:
         TypeError: if it is neither a number nor a tensor of real numbers.
         ValueError: if it is a tensor of more or less than one element.
     """
+    what = "value" if argument in ("objective", "accept_on") else "loss"
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise ValueError(
-                f"{owner}.step({argument}): the loss must be a scalar, got a tensor of shape "
+                f"{owner}.step({argument}): the {what} must be a scalar, got a tensor of shape "
                 f"{tuple(value.shape)}; reduce it, for example by .mean()"
             )
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{owner}.step({argument}): the loss must be a scalar, got {value!r}")
+        raise TypeError(f"{owner}.step({argument}): the {what} must be a scalar, got {value!r}")
     return float(value)
 
 
