@@ -39,23 +39,38 @@ def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
     return module
 
 
+class Buffers:
+    """The buffers of modules as they are now, to be put back after a forward.
+
+    Args:
+        modules: those that may own some.
+        extra: further tensors.
+    """
+
+    @torch.no_grad()
+    def __init__(self, modules: list[nn.Module], extra: list[Tensor]) -> None:
+        self._entries = [(module, dict(module._buffers)) for module in modules if module._buffers]
+        buffers = [b for _, named in self._entries for b in named.values() if b is not None]
+        self._copies = [(b, b.clone()) for b in buffers + extra if not _is_expanded(b)]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Make them what they were, also one that the forward replaced by a new tensor."""
+        for buffer, kept in self._copies:
+            buffer.copy_(kept)
+        for module, named in self._entries:
+            module._buffers.clear()
+            module._buffers.update(named)
+
+
 @contextlib.contextmanager
 def buffers_kept(modules: list[nn.Module], extra: list[Tensor]) -> Iterator[None]:
-    """Put every buffer back, also one that the forward replaced by a new tensor."""
-    entries = [(module, dict(module._buffers)) for module in modules if module._buffers]
-    buffers = [b for _, named in entries for b in named.values() if b is not None] + extra
-    tensors = [b for b in buffers if not _is_expanded(b)]
-    with torch.no_grad():
-        copies = [b.clone() for b in tensors]
+    """Put every buffer back."""
+    buffers = Buffers(modules, extra)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for buffer, kept in zip(tensors, copies, strict=True):
-                buffer.copy_(kept)
-        for module, named in entries:
-            module._buffers.clear()
-            module._buffers.update(named)
+        buffers.put_back()
 
 
 def _is_expanded(tensor: Tensor) -> bool:

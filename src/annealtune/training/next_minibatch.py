@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from annealtune.optim import EmbeddedTuner, StepInfo
+from annealtune.optim.guards import Buffers
 from annealtune.optim.random_state import RandomState
 from annealtune.training.acceptance import Acceptance
 from annealtune.training.annealed import Tuned
@@ -78,7 +78,7 @@ class NextMinibatch(Tuned):
             start.restore()  # this minibatch begins here, not where the last forward began
             value = self._acceptance.value(*minibatch.parts())
         self._optimizer.propose(value, rng_state=start)
-        buffers = _Buffers(self._model)
+        buffers = Buffers(list(self._model.modules()), [])
         loss, scores, labels = minibatch.parts()
         info: StepInfo = self._optimizer.resolve(self._acceptance.value(loss, scores, labels))
         if not info.accepted:
@@ -106,27 +106,3 @@ class NextMinibatch(Tuned):
         self._optimizer.zero_grad()
         loss.backward()
         self._has_gradient = True
-
-
-class _Buffers:
-    """The buffers of a model, to be put back after a forward that was for nothing."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._entries = [(m, dict(m._buffers)) for m in model.modules() if m._buffers]
-        buffers = [b for _, named in self._entries for b in named.values() if b is not None]
-        self._copies = [(b, b.clone()) for b in buffers if _is_writable(b)]
-
-    @torch.no_grad()
-    def put_back(self) -> None:
-        for buffer, kept in self._copies:
-            buffer.copy_(kept)
-        for module, named in self._entries:  # a forward may have put new tensors in their place
-            module._buffers.clear()
-            module._buffers.update(named)
-
-
-def _is_writable(tensor: Tensor) -> bool:
-    """Tell whether torch lets anybody write into a tensor: not if its elements share memory."""
-    return not any(
-        stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
-    )
