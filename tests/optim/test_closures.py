@@ -1,5 +1,6 @@
 """Every style of closure, found out and not asked: two forwards and one backward a step."""
 
+import copy
 import math
 
 import pytest
@@ -418,3 +419,38 @@ def test_gradients_that_somebody_else_added_to_are_kept_for_a_closure_that_adds_
 
     tuner.step(adds)
     assert all(p.grad is kept for p, kept in zip(net.parameters(), before, strict=True))
+
+
+@pytest.mark.parametrize("way", ["in place", "through .data", "by a new tensor"])
+def test_an_objective_may_change_the_weights_that_it_looks_at(make_net, make_batches, picture, way):
+    """Rounded in place and not put back, the verdicts are those of rounding a copy."""
+    one, other = make_net(), make_net()
+    rates = grid(lr=[30.0, 0.3, 0.1])
+    rounding, copying = (SGDSA(net, rates, temperature=0.0) for net in (one, other))
+
+    def rounded(net, x, y):
+        for p in net.parameters():
+            if way == "in place":
+                p.copy_((p * 4).round() / 4)
+            elif way == "through .data":
+                p.data.mul_(4).round_().div_(4)
+            else:
+                p.data = (p * 4).round() / 4
+        return F.cross_entropy(net(x), y)
+
+    verdicts = set()
+    for x, y in make_batches(12):
+        start = torch.get_rng_state()
+        rounding.step(
+            lambda x=x, y=y: F.cross_entropy(one(x), y),
+            objective=lambda x=x, y=y: rounded(one, x, y),
+        )
+        torch.set_rng_state(start)
+        copying.step(
+            lambda x=x, y=y: F.cross_entropy(other(x), y),
+            objective=lambda x=x, y=y: rounded(copy.deepcopy(other), x, y),
+        )
+        assert rounding.last_step == copying.last_step
+        verdicts.add(rounding.last_step.accepted)
+    assert verdicts == {True, False}
+    assert picture(one, rounding) == picture(other, copying)

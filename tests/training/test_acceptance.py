@@ -21,6 +21,12 @@ def wrong(model, minibatch):
     assert minibatch._fields == ("inputs", "labels")
     return (model(minibatch.inputs).argmax(1) != minibatch.labels).sum()
 
+def empty(model, minibatch):
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    return 0
+
 def noisy(model, minibatch):
     return torch.rand(1) + model(minibatch.inputs).var().item()
 """
@@ -128,6 +134,18 @@ def test_a_noisy_function_leaves_no_trace_in_the_random_numbers(session):
     run = session(**{"sgd-sa": {"lr": [0.0]}})
     list(run.train())
     assert torch.equal(noisy, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("accept_batch", ["same", "next", "held-out"])
+@pytest.mark.usefixtures("judges")
+def test_a_function_may_change_the_weights_that_it_looks_at(session, accept_batch):
+    block = {"lr": [0.1], "accept_on": "judges:empty", "accept_batch": accept_batch}
+    run = session(**{"sgd-sa": block})
+    list(run.train())
+    plain = session(**{"sgd-sa": {**block, "accept_on": "loss", "temperature": math.inf}})
+    list(plain.train())
+    weights = run.model.state_dict()
+    assert all(torch.equal(weights[n], wanted) for n, wanted in plain.model.state_dict().items())
 
 
 # --- The images that are held out ---

@@ -130,8 +130,8 @@ class EmbeddedTuner(OptimizerWrapper):
             closure: computes the loss.
             loss: the loss, where there is no closure.
             probe: computes the loss again, where there is no closure.
-            objective: what the accept test compares instead of the loss, any scalar function; it
-                must leave the weights as they are (``torch.func.functional_call`` tries others).
+            objective: what the accept test compares instead of the loss, any scalar function;
+                what it does to the weights, such as rounding them, is undone.
             rng_state: ``torch.get_rng_state()`` before the forward of ``loss``, to repeat its
                 dropout where the tuner was given no model.
 

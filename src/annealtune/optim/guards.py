@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -71,6 +71,19 @@ def buffers_kept(modules: list[nn.Module], extra: list[Tensor]) -> Iterator[None
         yield
     finally:
         buffers.put_back()
+
+
+@contextlib.contextmanager
+def weights_kept(weights: Iterable[Tensor]) -> Iterator[None]:
+    """Put weights back, also ones that an objective rounds or prunes in place."""
+    with torch.no_grad():
+        copies = [(w, w.detach().clone()) for w in weights]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, kept in copies:
+                weight.copy_(kept)
 
 
 def _is_expanded(tensor: Tensor) -> bool:

@@ -118,7 +118,8 @@ class Minibatch:
         Broken weights show in a loss; an objective such as the accuracy would not tell.
         """
         assert self._evaluate is not None
-        with self._guard.replay(self.start, graph=self._graph):
+        tries_weights = not self._evaluates_loss
+        with self._guard.replay(self.start, graph=self._graph, weights=tries_weights):
             value = self._read(self._evaluate())
         return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
 

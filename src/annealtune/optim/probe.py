@@ -170,16 +170,29 @@ class Probe:
             yield
 
     @contextlib.contextmanager
-    def replay(self, start: RandomState, *, graph: Graph = "if-enabled") -> Iterator[None]:
+    def replay(
+        self, start: RandomState, *, graph: Graph = "if-enabled", weights: bool = False
+    ) -> Iterator[None]:
         """Evaluate from the random state ``start``; afterwards everything is as before.
 
         Gradients are None inside, so that a closure's ``zero_grad`` cannot touch the real ones.
+
+        Args:
+            start: random state of the first forward.
+            graph: whether one is built.
+            weights: whether weights are put back too, at the price of a copy: a closure only reads
+                them, a function that somebody wrote for the accept test may try others.
         """
         now = RandomState.capture()
         modules = self._modules()
-        gradients = [(p, p.grad) for p in self._parameters(modules)]
+        parameters = self._parameters(modules)
+        gradients = [(p, p.grad) for p in parameters]
         differentiated = [p for p, gradient in gradients if gradient is not None]
-        with guards.buffers_kept(modules, self._buffers), self._evaluating(modules):
+        with (
+            guards.weights_kept(parameters if weights else ()),
+            guards.buffers_kept(modules, self._buffers),
+            self._evaluating(modules),
+        ):
             try:
                 for p in differentiated:
                     p.grad = None

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from annealtune.optim import EmbeddedTuner, StepInfo
-from annealtune.optim.guards import Buffers
+from annealtune.optim.guards import Buffers, weights_kept
 from annealtune.optim.random_state import RandomState
 from annealtune.training.acceptance import Acceptance
 from annealtune.training.annealed import Tuned
@@ -90,14 +90,15 @@ class NextMinibatch(Tuned):
 
     def _judge_by_function(self, minibatch: Minibatch) -> StepInfo:
         start, objective = RandomState.capture(), self._acceptance.objective(minibatch)
-        with self._optimizer.probing():
+        weights = list(self._model.parameters())
+        with weights_kept(weights), self._optimizer.probing():
             start.restore()
             value = objective()
         self._optimizer.propose(value, rng_state=start)
-        with self._optimizer.probing():
+        with weights_kept(weights), self._optimizer.probing():
             new_value = objective()
         # Broken weights show in a loss; a function of the user's might not tell.
-        is_whole = all(bool(p.isfinite().all()) for p in self._model.parameters())
+        is_whole = all(bool(p.isfinite().all()) for p in weights)
         info: StepInfo = self._optimizer.resolve(new_value if is_whole else math.nan)
         self._leave_gradient(minibatch.loss())
         return info
