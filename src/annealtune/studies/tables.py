@@ -186,8 +186,11 @@ def _value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
 
 
 def order_of(value: float | None) -> float | str:
-    """Return what a number is sorted by; one that is not known comes last."""
-    return "" if value is None else value
+    """Return what a number is sorted by; one that is not known comes last.
+
+    Seven digits are more than any cell shows; sixteen made a tenth of a large page.
+    """
+    return "" if value is None else float(f"{value:.7g}")
 
 
 def _seeds(rows: Sequence[ResultRow]) -> dict[tuple[str, Measure], frozenset[int]]:

@@ -65,6 +65,10 @@ def style() -> Iterator[None]:
         yield
 
 
+# Rows of a legend that the usual height has room for, and inches for each further one.
+ROWS_WITHIN, ROW_HEIGHT = 3, 0.2
+
+
 def blank(height: float = HEIGHT) -> Axes:
     """Return empty axes on a figure of their own."""
     return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
@@ -91,13 +95,19 @@ def label(text: str) -> str:
 
 
 def legend(axes: Axes, handles: Sequence[Any]) -> None:
-    """Put a legend above the axes, row by row, in as many columns as fit."""
+    """Put a legend above the axes, row by row, in as many columns as fit.
+
+    The figure grows with it, so that many methods leave room for their curves.
+    """
     if not handles:
         return
     widest = max(len(str(handle.get_label())) for handle in handles)
     columns = max(1, min(len(handles), 56 // (widest + 7)))
     starts = range(0, len(handles), columns)
     rows = [handles[start : start + columns] for start in starts]
+    figure = axes.get_figure(root=True)
+    if figure is not None and len(rows) > ROWS_WITHIN:
+        figure.set_figheight(figure.get_figheight() + (len(rows) - ROWS_WITHIN) * ROW_HEIGHT)
     # A legend is filled column by column: what is missing in a row keeps its place.
     nothing = Line2D([], [], linestyle="none", label=" ")
     filled = [(*row, *[nothing] * (columns - len(row))) for row in rows]

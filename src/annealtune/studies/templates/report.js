@@ -10,7 +10,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
       const direction = title.getAttribute("aria-sort") === "ascending" ? -1 : 1;
       for (const other of titles) other.removeAttribute("aria-sort");
       title.setAttribute("aria-sort", direction === 1 ? "ascending" : "descending");
-      const key = (row) => row.cells[column]?.dataset.order ?? "";
+      const key = (row) => row.cells[column]?.dataset.order ?? row.cells[column]?.textContent ?? "";
       const compare = (first, second) => {
         const [a, b] = [key(first), key(second)];
         if (a === "" || b === "") return (a === "") - (b === ""); // what is not known comes last
