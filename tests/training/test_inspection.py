@@ -33,6 +33,16 @@ def barely_begun(tiny, place):
 
 
 class TestInspect:
+    def test_tells_runs_of_one_method_apart(self, complete):
+        plain = dict(describe_run(complete(epochs=1)))
+        assert not {"strategy", "accept test"} & plain.keys()
+        block = {"strategy": "tabu", "strategy_options": {"candidates": 1}, "accept_on": "error"}
+        rows = dict(
+            describe_run(complete(epochs=1, **{"sgd-sa": {**block, "accept_batch": "next"}}))
+        )
+        assert rows["strategy"] == "tabu, candidates = 1"
+        assert rows["accept test"] == "error of the next minibatch"
+
     def test_a_finished_run(self, complete, program):
         directory = complete(validate_on="test", decision_seed=7)
         looked = program("inspect", directory)

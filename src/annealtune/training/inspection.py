@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from annealtune.training.annealed_options import DEFAULT_STRATEGY, TunedOptions
 from annealtune.training.directory import RunDirectory
 from annealtune.training.evaluation import rank
 from annealtune.training.progress import decimal, describe
@@ -25,6 +27,7 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     rows = [
         ("run", str(path)),
         ("method", f"{config.method}, {config.model} on {config.data}"),
+        *_search(config.options),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in config.seeds.items())),
         ("batch size", str(config.batch_size)),
         ("epochs", f"{len(records)} of {config.epochs}"),
@@ -48,6 +51,24 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
             else f"not guaranteed on {config.device}: its kernels may sum in any order",
         )
     )
+    return rows
+
+
+def _search(options: Any) -> list[tuple[str, str]]:
+    """Return what tells two runs of one method apart, where it is not the paper's."""
+    if not isinstance(options, TunedOptions):
+        return []
+    rows = []
+    if options.strategy != DEFAULT_STRATEGY:
+        arguments = (f"{key} = {value}" for key, value in (options.strategy_options or {}).items())
+        rows.append(("strategy", ", ".join([options.strategy, *arguments])))
+    if (options.accept_on, options.accept_batch) != ("loss", "same"):
+        where = (
+            "held-out images"
+            if options.accept_batch == "held-out"
+            else (f"the {options.accept_batch} minibatch")
+        )
+        rows.append(("accept test", f"{options.accept_on} of {where}"))
     return rows
 
 
