@@ -55,6 +55,40 @@ def test_the_pick_is_the_one_of_the_neighborhood():
         assert strategy.pick(neighborhood, ours) == neighborhood[int(3 * reference.random())]
 
 
+# Value, new value, the number drawn, the probability (worked out as a power of e) and the verdict.
+# The temperature is halved after every move, from 2 down to 1/4.
+TRACE = [
+    (3.0, 5.0, 0.36, 0.36788, True),  # T = 2: worsening / T = 1
+    (5.0, 5.5, 0.61, 0.60653, False),  # T = 1: 0.5
+    (5.0, 5.5, 0.36, 0.36788, True),  # T = 0.5: the same worsening, 1
+    (5.5, 6.5, 0.02, 0.01832, False),  # from here on T = 0.25: 4
+    (5.5, 4.0, 0.99, 1.0, True),  # an improvement
+    (4.0, 4.0, 0.99, 1.0, True),  # nothing changed
+    (4.0, 4.25, 0.37, 0.36788, False),  # 1
+    (4.0, 4.25, 0.36, 0.36788, True),  # 1 again, and luck
+    (4.25, math.inf, 0.0, 0.0, False),
+    (4.25, math.nan, 0.0, 0.0, False),
+    (4.25, -math.inf, 0.0, 0.0, False),  # a broken point, not a good one
+    (4.25, 4.75, 0.13, 0.13534, True),  # 2
+]
+
+
+@pytest.mark.parametrize("cut", [None, 1, 3, 8])
+def test_a_trace_worked_out_by_hand(scripted, through_json, cut):
+    def halving():
+        return SimulatedAnnealing(Geometric(2.0, 0.5, per="step", floor=0.25))
+
+    strategy, rng = halving(), scripted(*(draw for _, _, draw, _, _ in TRACE))
+    for number, (value, new_value, _, probability, accepted) in enumerate(TRACE):
+        if number == cut:
+            strategy = through_json(strategy, halving())
+        verdict = strategy.decide(value, new_value, rng)
+        strategy.tick("step")
+        assert verdict.accept_probability == pytest.approx(probability, abs=1e-5)
+        assert verdict.accepted is accepted
+    assert rng.numbers == []
+
+
 def test_decisions_follow_the_temperature_of_the_moment():
     strategy = SimulatedAnnealing(Geometric(1.0, 0.5, per="step"))
     for temperature in (1.0, 0.5, 0.25):
