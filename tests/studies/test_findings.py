@@ -108,3 +108,16 @@ def test_padding_is_said(
 ) -> None:
     notes = text_of(answers(make_study({"sgd": {0: {}}}, experiment=experiment)), "note")
     assert (said in notes) if said else ("padded" not in notes)
+
+
+def test_the_paper_s_claim_is_about_simulated_annealing_alone(
+    make_study: Callable[..., Study],
+) -> None:
+    study = make_study(
+        {"sgd-sa": {0: {}, 1: {}}, "tabu": {0: {}, 1: {}}, "scheduled-sgd": {0: {}, 1: {}}},
+        kinds={"tabu": "sgd-sa"},
+    )
+    study.configs["tabu"] = {"method": "sgd-sa", "sgd-sa": {"strategy": "tabu"}}
+    said = text_of(answers(study))
+    assert "sgd-sa had a lower validation loss" in said
+    assert "tabu had" not in said

@@ -163,7 +163,12 @@ def _caveats(statistics: Statistics, comparison: Comparison) -> list[Finding]:
 
 def _claim(study: Study) -> list[Finding]:
     """Hold the paper's claim about SGD-SA and Scheduled-SGD against this study."""
-    ours = [method for method in study.methods if kind_of(study, method) == "sgd-sa"]
+    ours = [
+        method
+        for method in study.methods
+        if kind_of(study, method) == "sgd-sa"
+        and _judges_as_the_paper(study.configs.get(method, {}))
+    ]
     theirs = [method for method in study.methods if kind_of(study, method) == "scheduled-sgd"]
     loss, accuracy = (
         statistics_of(study, Measure("last", "validation", quantity))
@@ -185,6 +190,13 @@ def _claim(study: Study) -> list[Finding]:
         "ResNet34.)"
     )
     return [Finding(text)]
+
+
+def _judges_as_the_paper(config: Mapping[str, Any]) -> bool:
+    """Tell simulated annealing on the loss of the same minibatch from its later relatives."""
+    block = config.get("sgd-sa", {})
+    own = {"strategy": "simulated-annealing", "accept_on": "loss", "accept_batch": "same"}
+    return all(block.get(key, value) == value for key, value in own.items())
 
 
 def _search(log: Mapping[str, Any]) -> list[Finding]:
