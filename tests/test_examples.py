@@ -14,6 +14,12 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS
 
 # For each example a line it prints, and what the numbers in that line must satisfy.
 PROMISES = {
+    "another_minibatch": (
+        r"same +(\S+)% +(\S+)% .*\nnext +(\S+)% +(\S+)% .*\nheld-out +(\S+)% +(\S+)% ",
+        lambda same, _, following, accuracy, held_out, __: (
+            following < same and held_out < same and accuracy > 85
+        ),
+    ),
     "any_hyper_parameter": (
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 90 and moves == 10 * 23,

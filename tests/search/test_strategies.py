@@ -221,7 +221,7 @@ def test_a_strategy_that_chooses_among_settings_is_refused_with_the_reason(tour,
             ValueError,
             ["Annealer(strategy=..., temperature=...)", "one of the two", "0.5"],
         ),
-        ({"strategy": "tabu"}, TypeError, ["Annealer(strategy=...)", "a Strategy", "'tabu'"]),
+        ({"strategy": 7}, TypeError, ["Annealer(strategy=...)", "a Strategy", "7"]),
         ({"strategy": HillClimbing}, TypeError, ["Annealer(strategy=...)", "HillClimbing"]),
         (
             {"strategy": ThresholdAccepting(Geometric(1.0, 0.9))},
@@ -249,3 +249,39 @@ def test_they_find_the_known_answer(tour, strategy):
     for seed in range(3):
         result = Annealer(tour, strategy=strategy, seed=seed).run(5000)
         assert result.best_energy == pytest.approx(tour.best, abs=1e-5)
+
+
+def test_a_name_is_the_strategy_with_its_defaults(tour):
+    named = Annealer(tour, strategy="late-acceptance", seed=2).run(iterations=300)
+    built = Annealer(tour, strategy=LateAcceptance(), seed=2).run(iterations=300)
+    assert (named.best_energy, named.energy) == (built.best_energy, built.energy)
+
+
+def test_a_strategy_that_learns_from_its_moves_hears_of_every_one(tour):
+    class Learner(HillClimbing):
+        def __init__(self):
+            self.heard = []
+
+        def observe(self, setting, verdict):
+            self.heard.append(verdict)
+
+    annealer = Annealer(tour, strategy=Learner(), seed=0, callback=lambda info: seen.append(info))
+    seen = []
+    annealer.run(iterations=50)
+    heard = annealer._strategy.heard
+    assert [verdict.accepted for verdict in heard] == [info.accepted for info in seen]
+    assert {verdict.accepted for verdict in heard} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "part"),
+    [
+        ("late-acceptence", ValueError, "did you mean 'late-acceptance'"),
+        ("threshold-accepting", ValueError, "ThresholdAccepting(temperature)"),
+        ("tabu", TypeError, "a problem proposes its own"),
+    ],
+)
+def test_names_that_do_not_serve(tour, name, error, part):
+    with pytest.raises(error) as caught:
+        Annealer(tour, strategy=name)
+    assert part in str(caught.value)

@@ -6,8 +6,9 @@ import copy
 import random
 from typing import Any, Generic, TypeVar
 
-from annealtune.annealing import Automatic, Schedule, SimulatedAnnealing, Strategy
+from annealtune.annealing import Automatic, Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.annealing.arguments import count
+from annealtune.annealing.strategies.names import make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
 from annealtune.search import generator
 from annealtune.search.budget import Budget
@@ -26,6 +27,8 @@ from annealtune.search.repetition import Callback, repeat
 from annealtune.search.result import IterationInfo, Result, Walk
 
 S = TypeVar("S")
+# A problem's moves have no setting; a strategy that learns from its moves hears of this one.
+MOVE = Setting({"move": "proposed"})
 
 
 class Annealer(Generic[S]):
@@ -45,10 +48,10 @@ class Annealer(Generic[S]):
             ``run`` is given seconds alone there is no length to plan with: then the temperature
             falls as 1 / (1 + k / 1000) in iteration k. That serves any length beyond some
             thousand iterations, none perfectly; a slow energy is better given ``evaluations``.
-        strategy: another metaheuristic instead of simulated annealing, with its own temperature
-            if it has one; it is copied. Its ``decide`` and ``tick`` are asked, never its ``pick``
-            and ``observe``: a problem proposes its own moves. One that lives by choosing among
-            the settings of H is refused.
+        strategy: another metaheuristic instead of simulated annealing: an object with its own
+            temperature, which is copied, or a name such as ``"late-acceptance"``. It decides,
+            observes and hears the time; its ``pick`` is never asked: a problem proposes its own
+            moves. One that lives by choosing among the settings of H is refused.
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for cooling per epoch.
         callback: called with an `IterationInfo` after every iteration; the search stops if it
@@ -82,7 +85,7 @@ class Annealer(Generic[S]):
         problem: Problem[S],
         *,
         temperature: float | Schedule | None = None,
-        strategy: Strategy | None = None,
+        strategy: Strategy | str | None = None,
         seed: int = 0,
         iterations_per_epoch: int | None = None,
         callback: Callback[S] | None = None,
@@ -141,6 +144,7 @@ class Annealer(Generic[S]):
         verdict = strategy.decide(walk.energy, new_energy, self._rng)  # 4-6
         if verdict.accepted:
             walk.move_to(tentative, new_energy)  # 7
+        strategy.observe(MOVE, verdict)
         walk.count_iteration()
         strategy.tick("step")  # 11
         if self.iterations_per_epoch and walk.iterations % self.iterations_per_epoch == 0:
@@ -211,7 +215,9 @@ class Annealer(Generic[S]):
         return " with ".join(kind for kind in kinds if kind != SimulatedAnnealing.__name__)
 
 
-def _chosen(strategy: Strategy | None, temperature: float | Schedule | None) -> Strategy | None:
+def _chosen(
+    strategy: Strategy | str | None, temperature: float | Schedule | None
+) -> Strategy | None:
     """Return the strategy that is asked for, None where its temperature is to be planned."""
     if strategy is None:
         if temperature is None:
@@ -222,6 +228,15 @@ def _chosen(strategy: Strategy | None, temperature: float | Schedule | None) -> 
             "Annealer(strategy=..., temperature=...) must be given one of the two: a strategy "
             f"brings its own temperature, got {temperature!r} too"
         )
+    if isinstance(strategy, str):
+        strategy = make_strategy("Annealer", strategy, {}, temperature=0.0)
+        check_strategy(strategy)
+        if takes_temperature(type(strategy)):
+            raise ValueError(
+                "Annealer(strategy=...) must be an object where the strategy has a temperature: "
+                f"write {type(strategy).__name__}(temperature), got a name; without a strategy the "
+                "temperature of simulated annealing is planned"
+            )
     check_strategy(strategy)
     return copy.deepcopy(strategy)
 
