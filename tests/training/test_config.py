@@ -305,6 +305,13 @@ neighborhoods = st.fixed_dictionaries(
         **of_the_loop,
     },
 )
+members = st.lists(
+    st.fixed_dictionaries({"lr": not_negative, "momentum": not_negative, "dropout": below_one}),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda setting: tuple(setting.values()),
+)
+neighborhoods |= st.fixed_dictionaries({"settings": members})
 adamw_neighborhoods = st.fixed_dictionaries(
     {},
     optional={
@@ -312,6 +319,7 @@ adamw_neighborhoods = st.fixed_dictionaries(
         "betas": st.lists(st.tuples(below_one, below_one), min_size=1, max_size=3, unique=True)
         | st.tuples(below_one, below_one),
         "eps": lists(not_negative),
+        "amsgrad": st.just([True, False]) | st.booleans(),
         **of_the_loop,
     },
 )

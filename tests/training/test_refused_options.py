@@ -21,7 +21,17 @@ BLOCK = {
         "strategy = 'tabu'\nstrategy_options = { tenur = 3 }",
         ["sgd-sa.strategy_options: the options of Tabu", "got 'tenur'; did you mean 'tenure'?"],
     ),
-    "an option of nobody": ("strategy_options = { tenure = 3 }", ["it has no options", "'tenure'"]),
+    "an option of nobody": (
+        "strategy_options = { tenure = 3 }",
+        [
+            "sgd-sa.strategy_options: SimulatedAnnealing has no options: there must be none, got "
+            "'tenure'"
+        ],
+    ),
+    "a key that is near to none": (
+        "rate = 0.1",
+        ["sgd-sa.rate: is no key; known keys: lr, momentum"],
+    ),
     "a temperature as an option": (
         "strategy = 'genetic'\nstrategy_options = { temperature = 3.0 }",
         ["the options of Genetic must be among", "got 'temperature'"],
@@ -139,10 +149,11 @@ def test_half_precision_and_the_next_minibatch(program):
 @pytest.mark.parametrize(
     ("betas", "told"),
     [
-        ("[0.9]", "adamw-sa.betas.0.1"),
+        ("[0.9]", "adamw-sa.betas: must be pairs such as [[0.9, 0.999]], got [0.9]"),
+        ("[[0.9], [0.5, 0.9]]", "pairs such as [[0.9, 0.999]], got [[0.9], [0.5, 0.9]]"),
         ("[[0.9, 1.0]]", "adamw-sa.betas.0.1: input should be less than 1, got 1.0"),
-        ("0.9", "adamw-sa.betas: input should be a valid tuple, got 0.9"),
-        ("[0.9, 0.99, 0.999]", "adamw-sa.betas.0"),
+        ("0.9", "adamw-sa.betas: must be pairs such as [[0.9, 0.999]], got 0.9"),
+        ("[0.9, 0.99, 0.999]", "adamw-sa.betas: must be pairs such as [[0.9, 0.999]], got [0.9, "),
         ("[]", "at least one setting"),
     ],
 )

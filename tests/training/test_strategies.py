@@ -1,5 +1,6 @@
 """The strategy of a run: built-in or the user's own; and the paper's method around AdamW."""
 
+import importlib
 import math
 import tomllib
 
@@ -143,6 +144,9 @@ class Several(PlainStrategy):
     def select(self, value, measured):
         return min(measured, key=measured.get)
 
+    def decide(self, value, new_value, rng):
+        return Verdict.of(value, new_value, accepted=new_value <= value)
+
 
 class Nothing:
     pass
@@ -179,11 +183,16 @@ class TestOnesOwn:
         assert program(*flags, *other, "--out", "patient").code == 2
 
     @pytest.mark.usefixtures("own")
-    def test_it_may_compare_candidates(self, session):
+    def test_it_may_compare_candidates(self, session, by_hand):
         run = session(**{"sgd-sa": {"lr": RATES, "strategy": "own:Several"}})
-        with pytest.raises(NotImplementedError, match="Several must define decide"):
-            next(run.train())
-        assert run.method._optimizer.strategy.candidates == 4
+        found = trained(run)
+        model, batches = by_hand()
+        strategy = importlib.import_module("own").Several()
+        tuner = SGDSA(model, grid(lr=RATES), strategy=strategy)
+        assert_same(found, by_the_library(tuner, model, batches))
+        assert run.forwards == len(found) * (1 + 4)
+        assert {info.setting["lr"] for info in found} <= set(RATES[:4])
+        assert all(info.accepted == (info.new_loss <= info.loss) for info in found)
 
     def test_is_not_imported_to_check_a_config(self):
         config = from_values({"sgd-sa": {"strategy": "nowhere.at_all:Strategy"}})
@@ -298,17 +307,21 @@ class TestShortFlags:
         assert block["lr"] == [0.5, 0.1]
 
     @pytest.mark.parametrize(
-        ("flag", "key"),
-        [("--strategy", "strategy"), ("--accept-on", "accept_on"), ("--accept-batch", "accept_b")],
+        ("method", "flag", "key"),
+        [
+            *((m, "--strategy", "strategy") for m in ("sgd", "random-rate")),
+            *((m, "--accept-on", "accept_on") for m in ("sgd", "ssa", "random-rate")),
+            *((m, "--accept-batch", "accept_b") for m in ("sgd", "ssa", "random-rate")),
+        ],
     )
-    @pytest.mark.parametrize("method", ["sgd", "ssa", "random-rate"])
     def test_a_method_that_has_no_such_key(self, program, method, flag, key):
         refused = program("train", "--method", method, flag, "next")
         assert refused.code == 2
         assert refused.err.startswith(
             f"annealtune: {flag} next: method = {method!r} has no key {key}"
         )
-        assert refused.err.rstrip().endswith("sgd-sa and adamw-sa have it")
+        having = "sgd-sa, adamw-sa and ssa" if key == "strategy" else "sgd-sa and adamw-sa"
+        assert refused.err.rstrip().endswith(f"; {having} have it")
         assert len(refused.err.splitlines()) == 1
 
     def test_train_a_run(self, program, place, tiny_flags):

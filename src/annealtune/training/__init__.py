@@ -2,8 +2,9 @@
 
 - `run`: train, or continue where a run was left (`entry.py`);
 - `load`: the best model of a run;
-- `config.py`, `options.py`, `neighborhood_options.py`, `annealed_options.py`: every key of a run,
-  known without importing torch;
+- `config.py`, `options.py`, `neighborhood_options.py`, `setting_options.py`, `strategy_options.py`,
+  `annealed_options.py`: every key of a run, known without importing torch; `explanations.py`: what
+  is wrong with one;
 - `session.py`: one epoch of training; `methods.py`: who makes the steps;
 - `annealed.py`, `next_minibatch.py`: steps that are kept or undone; `tuners.py`: with which
   optimizer, `acceptance.py`: judged by what, `loop.py`: what else H sets;

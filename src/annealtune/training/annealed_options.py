@@ -1,30 +1,21 @@
-"""The blocks of the tuned methods: H, temperature, strategy, accept test. No torch is imported."""
+"""The blocks of the methods that accept moves or undo them. Known without importing torch."""
 
 from __future__ import annotations
 
-import difflib
-from typing import Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from annealtune.annealing import (
-    STRATEGIES,
-    Automatic,
-    Comparing,
-    Strategy,
-    make_strategy,
-    takes_temperature,
-)
+from annealtune.annealing import STRATEGIES, Comparing, Strategy
 from annealtune.errors import ConfigError
-from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.neighborhood_options import (
     AdamwNeighborhood,
     LoopNeighborhood,
     SgdNeighborhood,
 )
-from annealtune.training.options import AnnealingOptions, Factor, Options, TemperatureOptions
+from annealtune.training.options import Factor, Options, Rate, Share
+from annealtune.training.strategy_options import PresetOptions, StrategyOptions, known_name
 
-DEFAULT_STRATEGY = "simulated-annealing"
 STRATEGY_OPTIONS = ("strategy", "strategy_options")
 DEFAULT_HELD_OUT = 0.1
 
@@ -46,7 +37,7 @@ class AcceptanceOptions(Options):
     @field_validator("accept_on")
     @classmethod
     def _is_known(cls, value: str) -> str:
-        return _known("accept_on", value, ("loss", "error"), "package.module:function")
+        return known_name("accept_on", value, ("loss", "error"), "package.module:function")
 
     @model_validator(mode="after")
     def _holds_out_for_a_reason(self) -> AcceptanceOptions:
@@ -58,36 +49,8 @@ class AcceptanceOptions(Options):
         return self
 
 
-class TunedOptions(AcceptanceOptions, TemperatureOptions, LoopNeighborhood):
+class TunedOptions(AcceptanceOptions, StrategyOptions, LoopNeighborhood):
     """Common to the methods that tune a torch optimizer."""
-
-    strategy: str = Field(
-        DEFAULT_STRATEGY, description="the metaheuristic: a built-in one or package.module:Class"
-    )
-    strategy_options: dict[str, Any] | None = Field(
-        None, description="arguments of the strategy, such as { tenure = 5 } of tabu"
-    )
-
-    @field_validator("strategy")
-    @classmethod
-    def _is_a_strategy(cls, value: str) -> str:
-        return _known("strategy", value, tuple(STRATEGIES), "package.module:Class")
-
-    @field_validator("strategy_options")
-    @classmethod
-    def _fit_the_strategy(
-        cls, value: dict[str, Any] | None, info: ValidationInfo
-    ) -> dict[str, Any] | None:
-        name = info.data.get("strategy")
-        if name in STRATEGIES:
-            _made(name, value, 1.0)
-        return value
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> TunedOptions:
-        if self.strategy in STRATEGIES:  # a user's own is imported when the run starts
-            self.make_strategy(STRATEGIES[self.strategy], epochs=1)
-        return self
 
     def check_run(self, method: str, *, precision: str, augment: str) -> None:
         """Check the options against keys of the run."""
@@ -99,31 +62,8 @@ class TunedOptions(AcceptanceOptions, TemperatureOptions, LoopNeighborhood):
             )
 
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
-        """Make the strategy and check that it fits the other options.
-
-        Args:
-            cls: what ``strategy`` names.
-            epochs: length of the run, for a temperature that is not given.
-
-        Raises:
-            ValueError: if it does not take its options, a temperature that is given, H, or the
-                way in which moves are judged.
-        """
-        given = {
-            key: getattr(self, key)
-            for key, field in TemperatureOptions.model_fields.items()
-            if getattr(self, key) != field.default
-        }
-        if given and not takes_temperature(cls):
-            key, value = next(iter(given.items()))
-            raise ValueError(
-                f"{key} = {value!r}: must be left out with strategy = {self.strategy!r}, which "
-                "takes no temperature"
-            )
-        schedule = self.schedule()
-        strategy = _made(
-            cls, self.strategy_options, Automatic(length=epochs) if schedule is None else schedule
-        )
+        """Make the strategy and check that it fits H and the way in which moves are judged."""
+        strategy = super().make_strategy(cls, epochs)
         strategy.check(self.possible())
         if isinstance(strategy, Comparing) and strategy.candidates > 1:
             self._refuse_candidates(strategy.candidates)
@@ -143,18 +83,11 @@ class TunedOptions(AcceptanceOptions, TemperatureOptions, LoopNeighborhood):
             )
 
 
-class SgdSaOptions(TunedOptions, AnnealingOptions, SgdNeighborhood):
+class SgdSaOptions(TunedOptions, PresetOptions, SgdNeighborhood):
     """SGD-SA, Algorithm 2."""
 
     @model_validator(mode="after")
     def _fit_the_preset(self) -> SgdSaOptions:
-        if self.preset is None:
-            return self
-        if self.strategy != DEFAULT_STRATEGY:
-            raise ValueError(
-                f"preset = {self.preset!r} needs strategy = {DEFAULT_STRATEGY!r}, the paper's, got "
-                f"{self.strategy!r}"
-            )
         if self.preset == "paper-code" and self.accept_batch == "next":
             raise ValueError(
                 "preset = 'paper-code' measures both losses in evaluation mode, accept_batch = "
@@ -167,20 +100,34 @@ class AdamwSaOptions(TunedOptions, AdamwNeighborhood):
     """The paper's method around AdamW instead of SGD."""
 
 
-def _known(key: str, value: str, names: tuple[str, ...], form: str) -> str:
-    if is_factory(value):
-        split_factory(key, value)
-        return value
-    if value not in names:
-        near = difflib.get_close_matches(value.lower().replace("_", "-"), names, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"must be one of {', '.join(names)} or {form}, got {value!r}{hint}")
-    return value
+class SsaOptions(PresetOptions):
+    """SSA, without gradients (Section 2.2)."""
+
+    radius: Rate = Field(0.01, description="epsilon, the size of a move")
+    shrink_below: Share | None = Field(
+        None,
+        description="divide the radius when fewer moves of an epoch improve; 0 never, "
+        "unset never (0.6 with paper-code)",
+    )
+    shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
+        10.0, description="what the radius is divided by"
+    )
+    scaling: Literal["none", "rms"] = Field("none", description="per-layer size of a move")
+    objective: Literal["loss", "error"] = Field(
+        "loss", description="what is minimized: the loss, or one minus the accuracy"
+    )
+
+    def make_strategy(self, cls: type, epochs: int) -> Strategy:
+        """Make the strategy and check that it only decides."""
+        strategy = super().make_strategy(cls, epochs)
+        if _picks_settings(strategy) or isinstance(strategy, Comparing):
+            deciding = (name for name, one in STRATEGIES.items() if not _picks_settings(one))
+            raise ValueError(
+                f"strategy = {self.strategy!r}: must only decide on moves, as "
+                f"{', '.join(deciding)} do: ssa has no H to pick settings from"
+            )
+        return strategy
 
 
-def _made(strategy: str | type, options: dict[str, Any] | None, temperature: Any) -> Strategy:
-    owner = "strategy"
-    try:
-        return make_strategy(owner, strategy, options or {}, temperature)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(str(error).removeprefix(f"{owner}(strategy=...): ")) from None
+def _picks_settings(strategy: object) -> bool:
+    return bool(getattr(strategy, "picks_settings", False))

@@ -167,7 +167,7 @@ def write_short_forms(values: dict[str, Any], **short: str | None) -> None:
             having = [name for name, keys in blocks.items() if key in keys]
             raise ConfigError(
                 f"--{key.replace('_', '-')} {value}: method = {method!r} has no key {key}; "
-                f"{' and '.join(having)} have it"
+                f"{', '.join(having[:-1])} and {having[-1]} have it"
             )
         spelled = method.replace("-", "_")  # either way, as in the file
         name = spelled if spelled in values else method

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -13,8 +12,9 @@ import tomli_w
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from annealtune.errors import ConfigError
-from annealtune.training.annealed_options import AdamwSaOptions, SgdSaOptions
+from annealtune.training.annealed_options import AdamwSaOptions, SgdSaOptions, SsaOptions
 from annealtune.training.data import names as data_names
+from annealtune.training.explanations import explain
 from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.models.names import parse
 from annealtune.training.neighborhood_options import LoopNeighborhood, RandomRateOptions
@@ -26,7 +26,6 @@ from annealtune.training.options import (
     ScheduledSgdOptions,
     SgdMomentumOptions,
     SgdOptions,
-    SsaOptions,
 )
 
 MethodName = Literal[
@@ -186,11 +185,11 @@ class RunConfig(Options):
 
     def to_dict(self) -> dict[str, Any]:
         """Return every key that is set and the block of the chosen method, as plain data."""
-        blocks = {name for name in type(self).model_fields if _is_block(name)}
+        left_out: dict[str, Any] = {n: True for n in type(self).model_fields if _is_block(n)}
         chosen = self.method.replace("-", "_")
-        return self.model_dump(
-            mode="json", by_alias=True, exclude_none=True, exclude=blocks - {chosen}
-        )
+        idle = self.options.idle() if isinstance(self.options, LoopNeighborhood) else set()
+        left_out[chosen] = idle
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
 
     def to_toml(self, environment: Mapping[str, Any] | None = None) -> str:
         """Return the config as TOML, with a table about the environment if there is one."""
@@ -211,7 +210,7 @@ def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
             {k: v for k, v in values.items() if k not in (ENVIRONMENT, *STUDY_TABLES)}
         )
     except ValidationError as error:
-        lines = [_explain(detail) for detail in error.errors()]
+        lines = [explain(detail, RunConfig) for detail in error.errors()]
         raise ConfigError(f"{source}: " + "\n".join(lines)) from None
 
 
@@ -259,35 +258,3 @@ def assign(values: dict[str, Any], assignment: str) -> None:
 def _is_block(name: str) -> bool:
     annotation = RunConfig.model_fields[name].annotation
     return isinstance(annotation, type) and issubclass(annotation, Options)
-
-
-def _explain(detail: Any) -> str:
-    key = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        return _unknown_key([str(part) for part in detail["loc"]])
-    if detail["type"] == "model_type":
-        return f"{key}: must be a table of options, got {_short(detail['input'])}"
-    message = detail["msg"].removeprefix("Value error, ")
-    message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
-    if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
-        return str(detail["ctx"]["error"])
-    received = (
-        "" if detail["type"] in ("value_error", "missing") else f", got {_short(detail['input'])}"
-    )
-    return f"{key}: {message}{received}"
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]} ..."
-
-
-def _unknown_key(path: list[str]) -> str:
-    model: Any = RunConfig
-    for part in path[:-1]:
-        fields = model.model_fields.items()
-        model = next(field.annotation for name, field in fields if part in (name, field.alias))
-    known = [field.alias or name for name, field in model.model_fields.items()]
-    near = difflib.get_close_matches(path[-1], known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-    return f"{'.'.join(path)}: is no key{hint}"

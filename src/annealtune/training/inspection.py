@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.training.annealed_options import DEFAULT_STRATEGY, TunedOptions
+from annealtune.training.annealed_options import AcceptanceOptions
 from annealtune.training.directory import RunDirectory
 from annealtune.training.evaluation import rank
 from annealtune.training.progress import decimal, describe
+from annealtune.training.strategy_options import DEFAULT_STRATEGY, StrategyOptions
 
 
 def describe_run(path: Path) -> list[tuple[str, str]]:
@@ -56,13 +57,13 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
 
 def _search(options: Any) -> list[tuple[str, str]]:
     """Return what tells two runs of one method apart, where it is not the paper's."""
-    if not isinstance(options, TunedOptions):
-        return []
     rows = []
-    if options.strategy != DEFAULT_STRATEGY:
+    if isinstance(options, StrategyOptions) and options.strategy != DEFAULT_STRATEGY:
         arguments = (f"{key} = {value}" for key, value in (options.strategy_options or {}).items())
         rows.append(("strategy", ", ".join([options.strategy, *arguments])))
-    if (options.accept_on, options.accept_batch) != ("loss", "same"):
+    if isinstance(options, AcceptanceOptions) and (
+        (options.accept_on, options.accept_batch) != ("loss", "same")
+    ):
         where = (
             "held-out images"
             if options.accept_batch == "held-out"

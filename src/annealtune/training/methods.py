@@ -14,13 +14,12 @@ from torch.optim import Optimizer
 from annealtune.optim import StepInfo
 from annealtune.training.acceptance import Acceptance
 from annealtune.training.annealed import GradientFree, Tuned
-from annealtune.training.annealed_options import AcceptanceOptions, TunedOptions
+from annealtune.training.annealed_options import AcceptanceOptions, SsaOptions, TunedOptions
 from annealtune.training.config import RunConfig
 from annealtune.training.loop import Loop
 from annealtune.training.minibatch import Minibatch
 from annealtune.training.neighborhood_options import RandomRateOptions
 from annealtune.training.next_minibatch import NextMinibatch
-from annealtune.training.options import SsaOptions
 from annealtune.training.tuners import build_stochastic_sa, build_tuner
 
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annealtune.optim import Value
+from annealtune.optim.objectives import error
 from annealtune.training.data import batches as data
 
 
@@ -47,7 +48,7 @@ class Minibatch:
     def error(self) -> Tensor:
         """Return one minus the accuracy."""
         _, scores, labels = self.parts()
-        return 1 - (scores.argmax(1) == labels).float().mean()
+        return error(scores, labels)
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the training loss with the scores and labels that it is made of."""

@@ -1,4 +1,4 @@
-"""What H is made of, key by key: each a list of values. Known without importing torch."""
+"""What H is made of: a list of values for each key, or each member. No torch is imported."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from annealtune.annealing import PAPER_RATES, Neighborhood, grid, log_range
 from annealtune.errors import ConfigError
 from annealtune.training.options import BelowOne, Decay, Flag, Options, Rate, Share, is_possible
+from annealtune.training.setting_options import (
+    AdamwSettings,
+    Number,
+    SettingOptions,
+    SgdSettings,
+    is_pair,
+)
 
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
 SGD_OPTIONS = ("lr", "momentum", "dampening", "weight_decay", "nesterov")
-ADAMW_OPTIONS = ("lr", "weight_decay", "betas", "eps")
+ADAMW_OPTIONS = ("lr", "weight_decay", "betas", "eps", "amsgrad")
 LOOP_OPTIONS = ("label_smoothing", "dropout", "clip_norm", "augment_strength")
 _IN_H = dict.fromkeys((*SGD_OPTIONS, *ADAMW_OPTIONS, *LOOP_OPTIONS))
 MOST_VALUES = 1000
@@ -41,15 +49,15 @@ def _in_equal_ratios(table: Mapping[str, Any]) -> tuple[float, ...]:
 
 def _pairs(value: Any) -> Any:
     """Take a single pair as a list of one."""
-    is_pair = isinstance(value, list | tuple) and not any(
-        isinstance(item, list | tuple) for item in value
-    )
-    return (value,) if is_pair and value else value
+    if is_pair(value):
+        return (value,)
+    if not isinstance(value, list | tuple) or not all(map(is_pair, value)):
+        raise PydanticCustomError("pairs", "must be pairs such as [[0.9, 0.999]]")
+    return value
 
 
-_Number = Annotated[float, Field(strict=True)]
 _Listed = BeforeValidator(_listed)
-Numbers = Annotated[tuple[_Number, ...], _Listed]
+Numbers = Annotated[tuple[Number, ...], _Listed]
 NotNegatives = Annotated[tuple[Decay, ...], _Listed]
 Positives = Annotated[tuple[Rate, ...], _Listed]
 Shares = Annotated[tuple[Share, ...], _Listed]
@@ -59,20 +67,64 @@ Pairs = Annotated[tuple[tuple[BelowOne, BelowOne], ...], BeforeValidator(_pairs)
 
 
 class NeighborhoodOptions(Options):
-    """The set H: the product of the values of each option."""
+    """The set H: the product of the values of each option, or its members one by one."""
+
+    @field_validator("settings", check_fields=False)
+    @classmethod
+    def _are_different(
+        cls, value: tuple[SettingOptions, ...] | None
+    ) -> tuple[SettingOptions, ...] | None:
+        if value is not None:
+            try:
+                Neighborhood(map(_in_order, value))
+            except ValueError as error:
+                raise ValueError(str(error).removeprefix("Neighborhood(settings=...) ")) from None
+        return value
+
+    @model_validator(mode="after")
+    def _is_written_in_one_way(self) -> NeighborhoodOptions:
+        lists = [name for name in self._lists() if name in self.model_fields_set]
+        if self._members() is not None and lists:
+            raise ValueError(
+                f"settings: must be all of H, got {', '.join(lists)} beside it; write either "
+                "settings or a list for each option"
+            )
+        return self
 
     def neighborhood(self) -> Neighborhood:
         """Return H."""
-        given = {name: getattr(self, name, None) for name in _IN_H}
-        return grid(**{name: values for name, values in given.items() if values is not None})
+        members = self._members()
+        if members is not None:
+            return Neighborhood(map(_in_order, members))
+        return grid(**self._lists())
 
     def possible(self) -> Neighborhood:
         """Return H without the settings that torch's optimizer will refuse."""
         return Neighborhood(filter(is_possible, self.neighborhood()))
 
+    def idle(self) -> set[str]:
+        """Return the keys whose defaults mean nothing here: written down, they would be given."""
+        return set() if self._members() is None else {"lr"}
+
     def loop_options(self) -> tuple[str, ...]:
         """Return the options of H that belong to the training loop."""
-        return tuple(name for name in LOOP_OPTIONS if getattr(self, name, None) is not None)
+        members = self._members()
+        given = self._lists() if members is None else members[0].given()
+        return tuple(name for name in LOOP_OPTIONS if name in given)
+
+    def _members(self) -> tuple[SettingOptions, ...] | None:
+        members: tuple[SettingOptions, ...] | None = getattr(self, "settings", None)
+        return members
+
+    def _lists(self) -> dict[str, tuple[Any, ...]]:
+        given = {name: getattr(self, name, None) for name in _IN_H}
+        return {name: values for name, values in given.items() if values is not None}
+
+
+def _in_order(setting: SettingOptions) -> dict[str, Any]:
+    """Return the options of a setting in the order in which H is built."""
+    given = setting.given()
+    return {name: given[name] for name in _IN_H if name in given}
 
 
 class SgdNeighborhood(NeighborhoodOptions):
@@ -83,6 +135,9 @@ class SgdNeighborhood(NeighborhoodOptions):
     dampening: Numbers | None = Field(None, description="dampenings in H")
     weight_decay: NotNegatives | None = Field(None, description="weight decays in H")
     nesterov: Flags | None = Field(None, description="Nesterov or not, in H")
+    settings: SgdSettings | None = Field(
+        None, description="H one by one instead: [{ lr = 0.5, momentum = 0.0 }, ...]"
+    )
 
     @model_validator(mode="after")
     def _is_a_neighborhood(self) -> SgdNeighborhood:
@@ -98,6 +153,10 @@ class AdamwNeighborhood(NeighborhoodOptions):
     weight_decay: NotNegatives | None = Field(None, description="weight decays in H (unset: 0.01)")
     betas: Pairs | None = Field(None, description="pairs of betas in H (unset: 0.9, 0.999)")
     eps: NotNegatives | None = Field(None, description="epsilons in H (unset: 1e-8)")
+    amsgrad: Flags | None = Field(None, description="AMSGrad or not, in H")
+    settings: AdamwSettings | None = Field(
+        None, description="H one by one instead: [{ lr = 0.01, betas = [0.9, 0.99] }, ...]"
+    )
 
     @model_validator(mode="after")
     def _is_a_neighborhood(self) -> AdamwNeighborhood:
@@ -147,7 +206,7 @@ class LoopNeighborhood(NeighborhoodOptions):
         Raises:
             ConfigError: if they do not fit.
         """
-        if self.augment_strength is not None and augment == "none":
+        if "augment_strength" in self.loop_options() and augment == "none":
             raise ConfigError(
                 f"augment = 'none': must be crop-flip with {method}.augment_strength, which says "
                 "how much of it"

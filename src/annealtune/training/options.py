@@ -1,7 +1,7 @@
 """The options of the methods, one block a method. Known without importing torch.
 
-What H is made of is in `neighborhood_options.py`, the blocks of the tuned methods are in
-`annealed_options.py`.
+What H is made of is in `neighborhood_options.py`, the strategy in `strategy_options.py`, the blocks
+of the methods that anneal are in `annealed_options.py`.
 """
 
 from __future__ import annotations
@@ -80,24 +80,6 @@ class AnnealingOptions(TemperatureOptions):
 
     preset: Literal["paper-text", "paper-code"] | None = Field(
         None, description="the paper's settings, as its text states them or as its program ran"
-    )
-
-
-class SsaOptions(AnnealingOptions):
-    """SSA, without gradients (Section 2.2)."""
-
-    radius: Rate = Field(0.01, description="epsilon, the size of a move")
-    shrink_below: Share | None = Field(
-        None,
-        description="divide the radius when fewer moves of an epoch improve; 0 never, "
-        "unset never (0.6 with paper-code)",
-    )
-    shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
-        10.0, description="what the radius is divided by"
-    )
-    scaling: Literal["none", "rms"] = Field("none", description="per-layer size of a move")
-    objective: Literal["loss", "error"] = Field(
-        "loss", description="what is minimized: the loss, or one minus the accuracy"
     )
 
 

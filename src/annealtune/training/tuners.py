@@ -15,16 +15,16 @@ from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StochasticSA
 from annealtune.optim.presets import preset_temperature
 from annealtune.optim.sgd_sa import PAPER_COOLING_FACTOR, SCRIPT_FLOOR
 from annealtune.training.annealed_options import (
-    DEFAULT_STRATEGY,
     AdamwSaOptions,
     SgdSaOptions,
+    SsaOptions,
     TunedOptions,
 )
 from annealtune.training.config import RunConfig
 from annealtune.training.lookup import describe, import_factory, is_factory
 from annealtune.training.loop import Loop
 from annealtune.training.neighborhood_options import RandomRateOptions, begins
-from annealtune.training.options import SsaOptions
+from annealtune.training.strategy_options import DEFAULT_STRATEGY, StrategyOptions
 
 
 def build_tuner(
@@ -83,15 +83,21 @@ def build_tuner(
 
 
 def build_stochastic_sa(config: RunConfig, options: SsaOptions, model: nn.Module) -> StochasticSA:
-    """Build the optimizer of ssa."""
+    """Build the optimizer of ssa.
+
+    Raises:
+        ConfigError: if its strategy cannot be imported or does not fit.
+    """
     below = options.shrink_below
     if below is None:
         below = Shrinking().below if options.preset == "paper-code" else 0.0
+    strategy = _strategy(config, options)
     return StochasticSA(
         model,
         radius=Shrinking(options.radius, below=below, factor=options.shrink_factor),
         preset=options.preset,
-        temperature=options.schedule(),
+        temperature=options.schedule() if strategy is None else None,
+        strategy=strategy,
         epochs=config.epochs,
         batch_size=config.batch_size,
         scaling=options.scaling,
@@ -99,7 +105,7 @@ def build_stochastic_sa(config: RunConfig, options: SsaOptions, model: nn.Module
     )
 
 
-def _strategy(config: RunConfig, options: TunedOptions) -> Strategy | None:
+def _strategy(config: RunConfig, options: StrategyOptions) -> Strategy | None:
     """Make the strategy; None is simulated annealing as the optimizer makes it itself."""
     if options.strategy == DEFAULT_STRATEGY:
         return None

@@ -93,7 +93,12 @@ def test_a_class_of_the_users_own():
             ValueError,
             ["Tabu", "tenure, candidates", "got 'tenur'; did you mean 'tenure'?"],
         ),
-        ("hill-climbing", {"x": 3}, ValueError, ["HillClimbing", "no options", "got 'x'"]),
+        (
+            "hill-climbing",
+            {"x": 3},
+            ValueError,
+            ["HillClimbing has no options: there must be none, got 'x'"],
+        ),
         ("genetic", {"temperature": 3}, ValueError, ["Genetic", "trials", "got 'temperature'"]),
         (Warm, {"temperature": 3}, ValueError, ["Warm", "got 'temperature'"]),
         (Mine, {"patient": 3}, ValueError, ["Mine", "patience", "got 'patient'; did you mean"]),

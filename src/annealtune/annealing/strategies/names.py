@@ -70,10 +70,12 @@ def make_strategy(
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for name in options:
         if name == "temperature" or not (name in known or takes_any):
-            raise ValueError(
-                f"{owner}(strategy=...): the options of {cls.__name__} must be among "
-                f"{', '.join(known) or 'none: it has no options'}, got {name!r}{_hint(name, known)}"
+            rule = (
+                f"the options of {cls.__name__} must be among {', '.join(known)}"
+                if known
+                else f"{cls.__name__} has no options: there must be none"
             )
+            raise ValueError(f"{owner}(strategy=...): {rule}, got {name!r}{_hint(name, known)}")
     given = {"temperature": temperature} if takes_temperature(cls) else {}
     built = cls(**given, **options)
     if not isinstance(built, Strategy):
