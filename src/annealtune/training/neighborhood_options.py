@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from annealtune.annealing import PAPER_RATES, Neighborhood, grid, log_range
 from annealtune.errors import ConfigError
@@ -52,7 +51,7 @@ def _pairs(value: Any) -> Any:
     if is_pair(value):
         return (value,)
     if not isinstance(value, list | tuple) or not all(map(is_pair, value)):
-        raise PydanticCustomError("pairs", "must be pairs such as [[0.9, 0.999]]")
+        raise ValueError(f"must be pairs such as [[0.9, 0.999]], got {value!r}")
     return value
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
 
 from annealtune.training.options import BelowOne, Decay, Flag, Options, Rate, Share
 
@@ -29,7 +28,7 @@ def _is_list(value: Any) -> bool:
 
 def _pair(value: Any) -> Any:
     if not is_pair(value):
-        raise PydanticCustomError("pair", "must be a pair such as [0.9, 0.999]")
+        raise ValueError(f"must be a pair such as [0.9, 0.999], got {value!r}")
     return value
 
 
@@ -68,7 +67,7 @@ class AdamwSetting(SettingOptions):
 def _tables(value: Any) -> Any:
     """Take a single table as a list of one."""
     if not _is_list(value) and not isinstance(value, Mapping):
-        raise PydanticCustomError("tables", "must be tables such as [{ lr = 0.1 }, { lr = 0.01 }]")
+        raise ValueError(f"must be tables such as [{{ lr = 0.1 }}, {{ lr = 0.01 }}], got {value!r}")
     return value if _is_list(value) else (value,)
 
 
