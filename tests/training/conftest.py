@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from annealtune.training import data, models
 from annealtune.training.config import from_values
@@ -291,3 +292,34 @@ sabotage()
 def cold_environment():
     """The environment of a process that starts from nothing."""
     return {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="session")
+def trained():
+    """Two epochs of a session, and every move it makes."""
+
+    def all_moves(session, epochs=2):
+        moves = []
+        for _ in range(epochs):
+            moves += [session.method._optimizer.last_step for _ in session.train()]
+            session.method.end_epoch()
+            session.epoch += 1
+        return moves
+
+    return all_moves
+
+
+@pytest.fixture(scope="session")
+def by_the_library():
+    """The same epochs as a user of the library would write them."""
+
+    def all_moves(tuner, model, batches, epochs=2):
+        moves = []
+        for _ in range(epochs):
+            for inputs, labels in batches:
+                tuner.step(lambda: F.cross_entropy(model(inputs), labels))  # noqa: B023
+                moves.append(tuner.last_step)
+            tuner.cool()
+        return moves
+
+    return all_moves

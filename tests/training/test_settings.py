@@ -4,7 +4,6 @@ import tomllib
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from annealtune import SGDSA, EmbeddedTuner, Neighborhood
 from annealtune.errors import ConfigError
@@ -20,28 +19,7 @@ PRODUCT = [
 WRITTEN = "[{ lr = 0.5, momentum = 0.0 }, { lr = 0.05, momentum = 0.9 }]"
 
 
-def trained(session, epochs=2):
-    """Train and return every move."""
-    moves = []
-    for _ in range(epochs):
-        moves += [session.method._optimizer.last_step for _ in session.train()]
-        session.method.end_epoch()
-        session.epoch += 1
-    return moves
-
-
-def by_the_library(tuner, model, batches, epochs=2):
-    """The same steps as a user of the library would make them."""
-    moves = []
-    for _ in range(epochs):
-        for inputs, labels in batches:
-            tuner.step(lambda: F.cross_entropy(model(inputs), labels))  # noqa: B023
-            moves.append(tuner.last_step)
-        tuner.cool()
-    return moves
-
-
-def test_are_the_librarys_neighborhood(session, by_hand):
+def test_are_the_librarys_neighborhood(session, by_hand, trained, by_the_library):
     found = trained(session(**{"sgd-sa": {"settings": PAIR}}))
     model, batches = by_hand()
     tuner = SGDSA(model, Neighborhood(PAIR), epochs=3)
@@ -50,7 +28,7 @@ def test_are_the_librarys_neighborhood(session, by_hand):
 
 
 @pytest.mark.parametrize("method", ["sgd-sa", "adamw-sa", "random-rate"])
-def test_a_product_written_out_is_its_lists(session, method):
+def test_a_product_written_out_is_its_lists(session, method, trained):
     lists = {"lr": [0.2, 0.01], "weight_decay": [0.0, 0.1], "label_smoothing": [0.0, 0.1]}
     product = [
         {"label_smoothing": smoothing, "weight_decay": decay, "lr": rate}  # in any order
@@ -65,7 +43,7 @@ def test_a_product_written_out_is_its_lists(session, method):
     assert all(torch.equal(run.model.state_dict()[name], weights[name]) for name in weights)
 
 
-def test_options_of_the_loop_are_set(session):
+def test_options_of_the_loop_are_set(session, trained):
     run = session(**{"sgd-sa": {"settings": PRODUCT}})
     dropout = next(m for m in run.model.modules() if isinstance(m, torch.nn.Dropout))
     assert dropout.p == PRODUCT[0]["dropout"]
@@ -75,7 +53,7 @@ def test_options_of_the_loop_are_set(session):
     assert dropout.p == kept.setting["dropout"]
 
 
-def test_amsgrad_is_adamws(session, by_hand):
+def test_amsgrad_is_adamws(session, by_hand, trained, by_the_library):
     settings = [{"lr": 0.02, "amsgrad": True}, {"lr": 0.002, "amsgrad": False}]
     found = trained(session(method="adamw-sa", **{"adamw-sa": {"settings": settings}}))
     model, batches = by_hand()

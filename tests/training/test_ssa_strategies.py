@@ -39,16 +39,6 @@ class Several(Greedy):
 """
 
 
-def trained(session, epochs=2):
-    """Train and return every move."""
-    moves = []
-    for _ in range(epochs):
-        moves += [session.method._optimizer.last_step for _ in session.train()]
-        session.method.end_epoch()
-        session.epoch += 1
-    return moves
-
-
 def block(strategy, radius=0.05):
     options = OPTIONS.get(strategy)
     return {"radius": radius, "strategy": strategy} | (
@@ -57,7 +47,7 @@ def block(strategy, radius=0.05):
 
 
 @pytest.mark.parametrize("strategy", DECIDING)
-def test_every_one_is_that_of_the_library(session, by_hand, strategy):
+def test_every_one_is_that_of_the_library(session, by_hand, strategy, trained):
     run = session(method="ssa", ssa=block(strategy))
     found = trained(run)
     model, batches = by_hand()
@@ -75,7 +65,7 @@ def test_every_one_is_that_of_the_library(session, by_hand, strategy):
     assert type(run.method._optimizer.strategy) is STRATEGIES[strategy]
 
 
-def test_the_temperature_reaches_one_that_takes_it(session):
+def test_the_temperature_reaches_one_that_takes_it(session, trained):
     warm = {"temperature": 0.5, "cooling_factor": 0.5, "strategy": "threshold-accepting"}
     moves = trained(session(method="ssa", ssa=warm))
     assert [info.temperature for info in moves] == [0.5] * 6 + [0.25] * 6
@@ -141,7 +131,7 @@ class TestOnesOwn:
         (place / "my_ssa.py").write_text(OWN)
         monkeypatch.syspath_prepend(str(place))
 
-    def test_decides(self, session):
+    def test_decides(self, session, trained):
         options = {"strategy": "my_ssa:Greedy", "strategy_options": {"margin": 0.001}}
         moves = trained(session(method="ssa", ssa=options))
         assert all(info.accepted == (info.new_loss < info.loss - 0.001) for info in moves)

@@ -6,7 +6,6 @@ import tomllib
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from annealtune import SGDSA, EmbeddedTuner, grid
 from annealtune.annealing import STRATEGIES, Automatic, Geometric, make_strategy, takes_temperature
@@ -21,34 +20,13 @@ OPTIONS = {
 }
 
 
-def trained(session, epochs=2):
-    """Train and return every move."""
-    moves = []
-    for _ in range(epochs):
-        moves += [session.method._optimizer.last_step for _ in session.train()]
-        session.method.end_epoch()
-        session.epoch += 1
-    return moves
-
-
-def by_the_library(tuner, model, batches, epochs=2):
-    """The same steps as a user of the library would make them."""
-    moves = []
-    for _ in range(epochs):
-        for inputs, labels in batches:
-            tuner.step(lambda: F.cross_entropy(model(inputs), labels))  # noqa: B023
-            moves.append(tuner.last_step)
-        tuner.cool()
-    return moves
-
-
 def assert_same(found, expected):
     """Compare moves; NaN, the temperature of a strategy that has none, equals NaN."""
     assert [repr(info) for info in found] == [repr(info) for info in expected]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_every_one_is_that_of_the_library(session, by_hand, strategy):
+def test_every_one_is_that_of_the_library(session, by_hand, strategy, trained, by_the_library):
     options = OPTIONS.get(strategy)
     block = {"lr": RATES, "strategy": strategy}
     found = trained(
@@ -61,7 +39,7 @@ def test_every_one_is_that_of_the_library(session, by_hand, strategy):
 
 
 @pytest.mark.parametrize("strategy", [n for n, c in STRATEGIES.items() if takes_temperature(c)])
-def test_the_temperature_reaches_those_that_take_one(session, strategy):
+def test_the_temperature_reaches_those_that_take_one(session, strategy, trained):
     cooling = {"temperature": 0.5, "cooling_factor": 0.5}
     run = session(**{"sgd-sa": {"lr": RATES, "strategy": strategy, **cooling}})
     found = run.method._optimizer.strategy
@@ -183,7 +161,7 @@ class TestOnesOwn:
         assert program(*flags, *other, "--out", "patient").code == 2
 
     @pytest.mark.usefixtures("own")
-    def test_it_may_compare_candidates(self, session, by_hand):
+    def test_it_may_compare_candidates(self, session, by_hand, trained, by_the_library):
         run = session(**{"sgd-sa": {"lr": RATES, "strategy": "own:Several"}})
         found = trained(run)
         model, batches = by_hand()
@@ -247,7 +225,7 @@ class TestOnesOwn:
 
 
 class TestAdamwSa:
-    def test_is_the_tuner_around_adamw(self, session, by_hand):
+    def test_is_the_tuner_around_adamw(self, session, by_hand, trained, by_the_library):
         block = {
             "lr": [0.1, 0.01],
             "weight_decay": [0.0, 0.1],
