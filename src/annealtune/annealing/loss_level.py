@@ -1,0 +1,85 @@
+"""Where the loss of the minibatches is at present, and how far they scatter."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+# Worse than so many times the size of the loss is no longer a measure of anything.
+_WORST = 5.0
+# A loss is out of place beyond so many deviations, and by so much of the level itself.
+_DEVIATIONS = 6.0
+_SHARE = 0.5
+_LEAST = 10
+
+
+class LossLevel:
+    """Mean and deviation of the last losses, older ones forgotten.
+
+    Args:
+        forgetting: weight of a loss when the next one comes.
+
+    Example:
+        >>> level = LossLevel()
+        >>> for loss in [1.0, 1.2] * 5:
+        ...     level.see(loss)
+        >>> [level.is_exceeded_by(loss) for loss in (1.4, 9.0, math.nan)]
+        [False, True, True]
+    """
+
+    def __init__(self, forgetting: float = 0.95) -> None:
+        self._forgetting = forgetting
+        self._sums = [0.0] * 3  # of 1, the loss, its square about the first one
+        self._origin = 0.0  # squares are taken about it, so that large losses do not cancel
+        self.seen = 0
+
+    def see(self, loss: float) -> None:
+        """Take in the loss of a minibatch."""
+        if not math.isfinite(loss):
+            return
+        if not self.seen:
+            self._origin = loss
+        distance = loss - self._origin
+        terms = (1.0, distance, distance * distance)
+        self._sums = [
+            self._forgetting * old + new for old, new in zip(self._sums, terms, strict=True)
+        ]
+        self.seen += 1
+
+    @property
+    def mean(self) -> float:
+        """The level; NaN before the first loss."""
+        weight, total, _ = self._sums
+        return self._origin + total / weight if weight else math.nan
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation about the level; 0 before the second loss."""
+        weight, total, squares = self._sums
+        return math.sqrt(max(squares / weight - (total / weight) ** 2, 0.0)) if weight else 0.0
+
+    def size(self, loss: float) -> float:
+        """Return what changes of this loss are compared with: it or the level, the larger size."""
+        return max(abs(loss), abs(self.mean)) if self.seen else abs(loss)
+
+    def within_reason(self, worsening: float) -> float:
+        """Return a worsening from which something can be learned, also where the loss broke."""
+        worst = _WORST * abs(self.mean) if self.seen and self.mean else 1.0
+        return min(worsening, worst) if worsening > -math.inf else worst  # also NaN is the worst
+
+    def is_exceeded_by(self, loss: float) -> bool:
+        """Tell whether a loss lies so far above the level that something has broken."""
+        if not math.isfinite(loss):
+            return True
+        if self.seen < _LEAST:
+            return False
+        return loss - self.mean > _DEVIATIONS * self.deviation + _SHARE * abs(self.mean)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums as plain data."""
+        return {"sums": list(self._sums), "origin": self._origin, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._sums = list(state["sums"])
+        self._origin, self.seen = state["origin"], state["seen"]

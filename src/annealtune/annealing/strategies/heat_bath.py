@@ -1,0 +1,145 @@
+"""Heat bath: settings are picked by what they are predicted to gain, and hardly one is rejected."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from annealtune.annealing.acceptance import Predicted, Verdict
+from annealtune.annealing.arguments import number
+from annealtune.annealing.loss_level import LossLevel
+from annealtune.annealing.neighborhood import Neighborhood, Setting
+from annealtune.annealing.predictions import Predictions
+from annealtune.annealing.strategies.plain import PlainStrategy
+
+# A move that worsens by more than this share of the loss itself is undone.
+TOLERANCE = 0.2
+
+
+def boltzmann_pick(worsenings: Sequence[float], tau: float, draw: float) -> int:
+    r"""Pick with probability :math:`\propto e^{-worsening / T}`, where T is ``tau`` best gains.
+
+    Where nothing is predicted to gain, T is ``tau`` times the least worsening instead.
+
+    Args:
+        worsenings: the predicted ones, at least one.
+        tau: the temperature in units of the best gain; 0 takes the best.
+        draw: a uniform random number from [0, 1).
+
+    Returns:
+        The index of the one that was picked.
+
+    Example:
+        >>> boltzmann_pick([-1.0, 50.0], tau=1.0, draw=0.999)
+        0
+    """
+    best = min(worsenings)
+    temperature = tau * abs(best)
+    if temperature > 0:
+        left = draw
+        weights = [math.exp(-(worsening - best) / temperature) for worsening in worsenings]
+        for index, weight in enumerate(weights):
+            left -= weight / sum(weights)
+            if left < 0:
+                return index
+    return worsenings.index(best)
+
+
+class HeatBath(PlainStrategy):
+    r"""Sample the setting from its Boltzmann weight instead of rejecting what was tried.
+
+    .. math:: P(h) \propto e^{-\hat w(h) / T}, \qquad T = \tau \max_h (-\hat w(h))
+
+    where :math:`\hat w(h)` is the worsening predicted for the setting h: along the learning rate a
+    parabola through the moves measured before, for other options the mean of what they did. The
+    temperature is in units of the best predicted gain, so a scaled loss changes no pick.
+    A kind of setting that was never measured goes first, with its smallest rate; a rate is tried
+    only if it is at most four times the largest measured, or the next one of H.
+
+    A move is undone if its value is not finite or worse by more than a fifth of the loss itself.
+
+    Args:
+        tau: the temperature in units of the best predicted gain; 0 always takes the best.
+
+    Raises:
+        TypeError: if ``tau`` is no number.
+        ValueError: if it is negative or not finite.
+
+    Example:
+        >>> strategy, rng = HeatBath(), random.Random(0)
+        >>> H = Neighborhood([{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.4}])
+        >>> for _ in range(50):
+        ...     setting = strategy.pick(H, rng)
+        ...     rate = setting["lr"]
+        ...     verdict = strategy.decide(1.0, 1 - 2 * rate + 20 * rate**2, rng)
+        ...     strategy.observe(setting, verdict)
+        >>> strategy.pick(H, rng)
+        Setting(lr=0.1)
+
+    Reference:
+        Geman and Geman (1984), Stochastic relaxation, Gibbs distributions, and the Bayesian
+        restoration of images; the heat bath of Creutz (1980).
+    """
+
+    picks_settings: ClassVar[bool] = True
+
+    def __init__(self, tau: float = 1.0) -> None:
+        if not 0 <= number("HeatBath(tau=...)", tau) < math.inf:
+            raise ValueError(f"HeatBath(tau=...) must be finite and not negative, got {tau!r}")
+        self.tau = tau
+        self._predictions = Predictions()
+        self._level = LossLevel()
+        self._best_gain = math.nan
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the last pick, in units of the loss; NaN before the first gain."""
+        return self.tau * self._best_gain
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Pick by the Boltzmann weights, with exactly one draw."""
+        draw = rng.random()
+        ordered = sorted(neighborhood, key=lambda setting: setting.get("lr", 0.0))
+        unmeasured = [s for s in ordered if not self._predictions.measured(s)]
+        if unmeasured:
+            return unmeasured[0]
+        near = [s for s in ordered if self._predictions.reaches(s)]
+        beyond = [s for s in ordered if not self._predictions.reaches(s)]
+        candidates = near + beyond[:1]
+        worsenings = [self._predictions.worsening(s) for s in candidates]
+        self._best_gain = abs(min(worsenings))
+        return candidates[boltzmann_pick(worsenings, self.tau, draw)]
+
+    def bound(self, value: float, rng: random.Random) -> float:
+        """Return the worsening beyond which a move is undone."""
+        return TOLERANCE * self._level.size(value)
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep the move unless it breaks something."""
+        accepted = new_value - value <= self.bound(value, rng)
+        if not isinstance(new_value, Predicted):
+            self._level.see(value)
+        return Verdict.of(value, new_value, accepted=accepted)
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Learn what the setting did."""
+        self._predictions.learn(setting, self._level.within_reason(verdict.worsening))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what was learned."""
+        return {
+            "predictions": self._predictions.state_dict(),
+            "level": self._level.state_dict(),
+            "best_gain": self._best_gain,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._predictions.load_state_dict(state["predictions"])
+        self._level.load_state_dict(state["level"])
+        self._best_gain = state["best_gain"]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(tau={self.tau})"

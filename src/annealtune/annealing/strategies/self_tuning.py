@@ -1,0 +1,250 @@
+"""Self-tuning: find the rate in the first steps, then a heat bath around it that cools to nothing.
+
+This is what `EmbeddedTuner` does where nothing is given.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import random
+import statistics
+from typing import Any, ClassVar
+
+from annealtune.annealing.acceptance import Predicted, Verdict
+from annealtune.annealing.arguments import count
+from annealtune.annealing.loss_level import LossLevel
+from annealtune.annealing.neighborhood import Neighborhood, Setting, grid
+from annealtune.annealing.parabola import Parabola
+from annealtune.annealing.strategies.heat_bath import TOLERANCE, boltzmann_pick
+from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.temperature import Clock
+
+# The rates of H: eight a decade, from what moves no network to what no network survives.
+RATES = tuple(float(f"{10 ** (exponent / 8):.3g}") for exponent in range(-72, 41))
+# Where the search begins: below every rate that matters, so that nothing depends on it.
+_FIRST_RATE = 1e-7
+# A move that changes the loss by less than this share of it tells nothing but that it was small.
+_NEGLIGIBLE = 1e-4
+_LEAP = 10.0
+# Otherwise the estimate moves by no more than this factor a step.
+_STRIDE = 3.0
+# How many steps the search takes: so many, or this share of the run; without a length the last.
+_LEAST_STEPS = 30
+_SHARE_OF_RUN = 0.04
+_STEPS_WITHOUT_LENGTH = 60
+# Rates are tried at these multiples of the estimate, in the search and after it.
+_MULTIPLES = (0.5, 1.0, 2.0)
+# Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
+_FORGETTING = 0.9
+# What breaks the loss after the search halves the peak.
+_CUT = 0.5
+
+
+class SelfTuning(PlainStrategy):
+    r"""Choose the learning rate of the whole run from its first steps; nothing is to be given.
+
+    The search, in the first steps, each of them measured: an estimate r starts far below every
+    sensible rate and climbs by leaps while the loss hardly moves. Then rates r/2, r and 2r are
+    tried, a parabola is fitted to what they did, and r follows its bottom :math:`-a/2b`, by at
+    most a factor of three a step. What worsens the loss by more than a fifth of it is undone.
+    The peak is the geometric mean of the estimates in the last third of the search.
+
+    The run: H is half, one and two times the peak; where the length is known, times the share of
+    the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
+    bath (see `HeatBath`), and rounded to a member of H at random, so that the mean is exact.
+    A move that breaks the loss is undone and halves the peak.
+
+    From the literature: the heat bath, the parabola of a line search, linear decay. Our choice:
+    to look for one peak in the first steps and to believe it. What gains most on its own minibatch
+    is always the rate at which the network can just be trained, whatever rates were used before;
+    followed through the whole run it drifts, see docs/decisions/0014.
+
+    Args:
+        steps: planned number of steps; None if unknown.
+        epochs: planned number of epochs instead; None if unknown.
+        caution: the peak is divided by it. Along a bare gradient the best rate of one step is too
+            large for the next ones; an optimizer that scales each weight by itself needs none.
+
+    Raises:
+        TypeError: if a length is no whole number.
+        ValueError: if both are given, or one is below 1, or the caution is not positive.
+
+    Example:
+        >>> strategy, rng, loss = SelfTuning(steps=300), random.Random(0), 1.0
+        >>> for _ in range(60):  # a loss that is halved at the rate 0.1
+        ...     rate = strategy.pick(strategy.neighborhood(), rng)["lr"]
+        ...     verdict = strategy.decide(loss, loss * (1 - 10 * rate + 50 * rate**2), rng)
+        ...     strategy.observe(Setting({"lr": rate}), verdict)
+        ...     strategy.tick("step")
+        >>> 0.09 < strategy.peak < 0.11
+        True
+    """
+
+    picks_settings: ClassVar[bool] = True
+
+    def __init__(
+        self, steps: int | None = None, epochs: int | None = None, *, caution: float = 1.0
+    ) -> None:
+        for name, length in (("steps", steps), ("epochs", epochs)):
+            if length is not None:
+                count(f"SelfTuning({name}=...)", length, least=1)
+        if steps is not None and epochs is not None:
+            raise ValueError(
+                f"SelfTuning(steps=..., epochs=...) must be given one length, got {steps!r} and "
+                f"{epochs!r}"
+            )
+        if not 0 < caution < math.inf:
+            raise ValueError(f"SelfTuning(caution=...) must be positive, got {caution!r}")
+        self._steps, self._epochs, self._caution = steps, epochs, caution
+        self._parabola = Parabola(_FORGETTING)
+        self._level = LossLevel()
+        self._settings = {rate: Setting({"lr": rate}) for rate in RATES}
+        self._estimate = _FIRST_RATE
+        self._estimates: list[float] = []
+        self._value = math.nan  # at the start of the last move
+        self._step = 0
+        self._epoch = 0
+        self._epoch_began = 0  # at this step
+        self._epoch_length: int | None = None
+        self._began = 0.0  # share of the run that the search took
+        self.peak: float | None = None  # None during the search
+
+    @staticmethod
+    def neighborhood() -> Neighborhood:
+        """Return the rates among which it picks."""
+        return grid(lr=RATES)
+
+    @property
+    def temperature(self) -> float:
+        """The best predicted gain, which is the temperature of the heat bath."""
+        best = self._parabola.best_rate
+        return -self._parabola.worsening(best) if math.isfinite(best) else math.nan
+
+    def check(self, neighborhood: Neighborhood) -> None:
+        """Refuse an H of its own: it has one.
+
+        Raises:
+            ValueError: if it is another one, but for rates that the optimizer refuses.
+        """
+        if not set(neighborhood) <= set(self._settings.values()):
+            raise ValueError(
+                "SelfTuning finds its own learning rates, so no neighborhood must be given, got "
+                f"{len(neighborhood)} settings of {', '.join(neighborhood.options)}; for a "
+                "neighborhood of yours take HeatBath"
+            )
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Pick a rate near the estimate or the peak, with exactly two draws."""
+        draw, rounding = rng.random(), rng.random()
+        if self.peak is None:
+            target = self._estimate * _MULTIPLES[int(draw * len(_MULTIPLES))]
+        else:
+            target = self._from_the_bath(self.peak * self._left(), draw)
+        return self._settings[_rounded(target, rounding)]
+
+    def _from_the_bath(self, centre: float, draw: float) -> float:
+        rates = [multiple * centre for multiple in _MULTIPLES]
+        return rates[boltzmann_pick([self._parabola.worsening(r) for r in rates], 1.0, draw)]
+
+    def bound(self, value: float, rng: random.Random) -> float | None:
+        """Return the worsening beyond which a move is undone; the search measures every move."""
+        return None if self.peak is None else TOLERANCE * self._level.size(value)
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep the move unless it breaks something."""
+        self._value = value
+        accepted = new_value - value <= TOLERANCE * self._level.size(value)
+        if not isinstance(new_value, Predicted):
+            self._level.see(value)
+        return Verdict.of(value, new_value, accepted=accepted)
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Learn what the rate did."""
+        worsening = self._level.within_reason(verdict.worsening)
+        size = self._level.size(self._value)
+        if self.peak is None and abs(worsening) < _NEGLIGIBLE * size:
+            self._estimate = min(self._estimate * _LEAP, RATES[-1])
+            return
+        self._parabola.learn(setting["lr"], worsening)
+        if self.peak is None:
+            self._follow(worsening > TOLERANCE * size)
+        elif not verdict.worsening < size:
+            self.peak *= _CUT
+
+    def _follow(self, broke: bool) -> None:
+        """Move the estimate towards the bottom of the parabola."""
+        best = self._parabola.best_rate
+        if math.isnan(best):  # nothing gains: smaller steps if they do harm, else wait and see
+            best = self._estimate / _STRIDE if broke else self._estimate
+        best = min(max(best, self._estimate / _STRIDE), self._estimate * _STRIDE)
+        self._estimate = min(max(best, RATES[0]), RATES[-1])
+        self._estimates.append(self._estimate)
+
+    def tick(self, clock: Clock) -> None:
+        """Count, and end the search when it has had its share of the run."""
+        if clock == "epoch":
+            self._epoch += 1
+            self._epoch_length = self._step - self._epoch_began
+            self._epoch_began = self._step
+            return
+        self._step += 1
+        if self.peak is None and self._estimates and self._has_searched():
+            last = self._estimates[-max(10, len(self._estimates) // 3) :]
+            self.peak = statistics.geometric_mean(last) / self._caution
+            self._began = self._progress()
+
+    def _has_searched(self) -> bool:
+        if self._steps is None and (self._epochs is None or self._epoch_length is None):
+            return self._step >= _STEPS_WITHOUT_LENGTH
+        return self._step >= _LEAST_STEPS and self._progress() >= _SHARE_OF_RUN
+
+    def _progress(self) -> float:
+        """Return the share of the run that is over; 0 for ever where its length is unknown."""
+        if self._steps is not None:
+            return min(self._step / self._steps, 1.0)
+        if self._epochs is None:
+            return 0.0
+        length = self._epoch_length
+        within = min((self._step - self._epoch_began) / length, 1.0) if length else 0.0
+        return min((self._epoch + within) / self._epochs, 1.0)
+
+    def _left(self) -> float:
+        """Return the share that is left of the part after the search."""
+        return (1 - self._progress()) / (1 - self._began) if self._began < 1 else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the estimates, the counts and what was learned."""
+        return {
+            "parabola": self._parabola.state_dict(),
+            "level": self._level.state_dict(),
+            "estimate": self._estimate,
+            "estimates": list(self._estimates),
+            "counts": [self._step, self._epoch, self._epoch_began, self._epoch_length],
+            "value": self._value,
+            "began": self._began,
+            "peak": self.peak,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._parabola.load_state_dict(state["parabola"])
+        self._level.load_state_dict(state["level"])
+        self._estimate, self._estimates = state["estimate"], list(state["estimates"])
+        self._step, self._epoch, self._epoch_began, self._epoch_length = state["counts"]
+        self._value, self._began, self.peak = state["value"], state["began"], state["peak"]
+
+    def __repr__(self) -> str:
+        length = f"steps={self._steps}" if self._steps is not None else f"epochs={self._epochs}"
+        return f"{type(self).__name__}({length})"
+
+
+def _rounded(rate: float, draw: float) -> float:
+    """Return one of the two members of H around a rate, at random, so that its mean is the rate."""
+    if rate <= RATES[0]:
+        return RATES[0]
+    if rate >= RATES[-1]:
+        return RATES[-1]
+    above = bisect.bisect_right(RATES, rate)
+    low, high = RATES[above - 1], RATES[above]
+    return high if draw < (rate - low) / (high - low) else low
