@@ -102,7 +102,7 @@ class StochasticLineSearch:
             for _ in range(int(min(100, self.forwards_left()))):
                 self._move(parameters, before, self.rate)
                 torch.set_rng_state(noise)
-                if float(closure()) <= float(loss) - 0.1 * self.rate * slope:
+                if closure().item() <= loss.item() - 0.1 * self.rate * slope:
                     break
                 self.rate *= 0.9
             else:

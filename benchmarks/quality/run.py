@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annealtune.errors import AnnealtuneError, DataError
+from annealtune.errors import AnnealtuneError
 from annealtune.training.provenance import describe_provenance
 
 from .methods import METHODS, Method
