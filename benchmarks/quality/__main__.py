@@ -44,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--tasks", type=_names(TASKS), default=list(TASKS), help="comma-separated; default: all")
-    add("--methods", type=_names(METHODS), help="comma-separated; default: all")
+    add("--methods", type=_names(METHODS), help="comma-separated; default: all, with a factor ours")
     add("--seeds", type=_seeds, default=_seeds("0-4"), help="such as 0-4 or 0,2; default: 0-4")
     add("--jobs", type=int, default=1, help="processes, one thread each")
     add("--records", type=Path, default=RECORDS, help=f"default: {RECORDS}")
@@ -93,12 +93,12 @@ def _selection(options: argparse.Namespace) -> Selection:
         for kind in kinds
         for factor in getattr(options, f"{kind.replace('-', '_')}_factor")
     ]
-    methods = options.methods or list(METHODS)
-    if options.base_lr_factor:
-        without = [m for m in methods if METHODS[m].lr is None and not METHODS[m].rates]
-        if options.methods and without:
-            sys.exit(f"error: --base-lr-factor: {', '.join(without)} are given no learning rate")
-        methods = [m for m in methods if m not in without]
+    ours = [name for name, method in METHODS.items() if method.family == "ours"]
+    methods = options.methods or (ours if variants else list(METHODS))
+    for variant in variants:
+        without = [name for name in options.methods or () if not plan.applies(variant, name)]
+        if without:
+            sys.exit(f"error: --base-lr-factor: {', '.join(without)} is given no learning rate")
     return Selection(
         options.tasks,
         methods,

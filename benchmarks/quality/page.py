@@ -26,9 +26,9 @@ from .tasks import TASKS
 COMMAND = "python -m benchmarks.quality"
 UNITS = {"accuracy": "accuracy, points", "r2": "R², points", "loss": "loss"}
 VARIANTS = {
-    "base-lr": "Learning rate given, times",
-    "loss": "Loss, times",
-    "length": "Length, times",
+    "base-lr": "Robustness: another learning rate given",
+    "loss": "Robustness: another scale of the loss",
+    "length": "Long runs",
 }
 
 
@@ -57,6 +57,8 @@ def render(records: Iterable[Record], scale: float = 1.0) -> str:
     tasks = list(dict.fromkeys(s.task for s in plain))
     changed = sorted({s.variant for s in summaries if s.variant}, key=variant_order)
     kinds = dict.fromkeys(v.partition("=")[0] for v in changed)
+    seeds = {r["seed"] for r in records if not r["is_search"]}
+    common = _common_options(seeds, scale)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -68,10 +70,10 @@ def render(records: Iterable[Record], scale: float = 1.0) -> str:
     return environment.get_template("page.html").render(
         scale=scale,
         runs=len([r for r in records if not r["is_search"]]),
-        seeds=len({r["seed"] for r in records if not r["is_search"]}),
-        ranking=_ranking(summaries, scale) if tasks else None,
-        tasks=[_task(task, plain, scale) for task in tasks],
-        variants=[_variant(kind, changed, summaries, scale) for kind in kinds],
+        seeds=len(seeds),
+        ranking=_ranking(summaries, common) if tasks else None,
+        tasks=[_task(task, plain, common) for task in tasks],
+        variants=[_variant(kind, changed, summaries, common) for kind in kinds],
         failures=_failures(summaries),
         methods=[method for method in METHODS.values() if method.name in {s.method for s in plain}],
         versions=_versions(records),
@@ -114,7 +116,7 @@ def _short(summary: Summary | None) -> str:
     return text.strip()
 
 
-def _ranking(summaries: Sequence[Summary], scale: float) -> Table:
+def _ranking(summaries: Sequence[Summary], common: str) -> Table:
     tasks, rows = _overview(summaries)
     by_task = ranks(summaries)
     shown = []
@@ -131,10 +133,10 @@ def _ranking(summaries: Sequence[Summary], scale: float) -> Table:
         "result: a method with failures ranks behind all without. Methods that lack a task have "
         "no rank."
     )
-    return Table("All tasks", _command(scale), columns, shown, note)
+    return Table("All tasks", _command(common), columns, shown, note)
 
 
-def _task(task: str, plain: Sequence[Summary], scale: float) -> Table:
+def _task(task: str, plain: Sequence[Summary], common: str) -> Table:
     digits = _digits(task)
     reference = reference_of(plain, task)
     rows = []
@@ -190,13 +192,11 @@ def _task(task: str, plain: Sequence[Summary], scale: float) -> Table:
     if any(s.is_edge for s in plain if s.task == task):
         note += " *: the chosen rate is at the edge of those offered."
     return Table(
-        f"{task}: {TASKS[task].title}", _command(scale, f"--tasks {task}"), columns, rows, note
+        f"{task}: {TASKS[task].title}", _command(f"--tasks {task}", common), columns, rows, note
     )
 
 
-def _variant(
-    kind: str, changed: Sequence[str], summaries: Sequence[Summary], scale: float
-) -> Table:
+def _variant(kind: str, changed: Sequence[str], summaries: Sequence[Summary], common: str) -> Table:
     """Return what became of each method on each task when one thing was changed."""
     variants = [v for v in changed if v.partition("=")[0] == kind]
     factors = [v.partition("=")[2] for v in variants]
@@ -210,7 +210,7 @@ def _variant(
         for task, method in names
     ]
     columns = ("task and method", "unchanged", *(f"× {factor}" for factor in factors))
-    command = _command(scale, f"--{kind}-factor {','.join(factors)}")
+    command = _command(f"--{kind}-factor {','.join(factors)}", common)
     note = "Test metric, mean ± deviation over the seeds."
     if kind == "length":
         note += " References keep the rate chosen at the plain length unless --retune was given."
@@ -234,9 +234,21 @@ def _versions(records: Iterable[Record]) -> list[tuple[str, str]]:
     return [(name, ", ".join(versions)) for name, versions in found.items()]
 
 
-def _command(scale: float, *options: str) -> str:
-    scaled = () if scale == 1 else (f"--scale {scale:g}",)
-    return " ".join((COMMAND, *options, *scaled))
+def _command(*options: str) -> str:
+    return " ".join(filter(None, (COMMAND, *options)))
+
+
+def _common_options(seeds: set[int], scale: float) -> str:
+    """Return the options of all commands, where they are not the default."""
+    options = [] if seeds == set(range(5)) or not seeds else [f"--seeds {_ranges(seeds)}"]
+    return " ".join([*options, *([] if scale == 1 else [f"--scale {scale:g}"])])
+
+
+def _ranges(seeds: set[int]) -> str:
+    first, last = min(seeds), max(seeds)
+    if first < last and len(seeds) == last - first + 1:
+        return f"{first}-{last}"
+    return ",".join(map(str, sorted(seeds)))
 
 
 def _digits(task: str) -> int:

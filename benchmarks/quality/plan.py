@@ -38,6 +38,12 @@ class Selection:
         return variant if self.retunes and variant.startswith("length=") else ""
 
 
+def applies(variant: str, method: str) -> bool:
+    """Tell whether a method can be changed in this way: not every one is given a rate."""
+    kind = variant.partition("=")[0]
+    return kind != "base-lr" or METHODS[method].lr is not None or bool(METHODS[method].rates)
+
+
 def searches(selection: Selection) -> list[Spec]:
     """Return the runs by which the references choose their rates."""
     found = [
@@ -87,6 +93,8 @@ def final_runs(selection: Selection, records: Iterable[Record]) -> list[Spec]:
         for variant in selection.variants:
             for task in selection.tasks:
                 for method in selection.methods:
+                    if not applies(variant, method):
+                        continue
                     lr = None
                     if METHODS[method].rates:
                         searched = selection.searched_variant(variant)

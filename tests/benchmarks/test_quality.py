@@ -67,7 +67,7 @@ def search(lr, validation, loss=0.5, method="sgd-cosine", task="digits", **chang
 
 @pytest.mark.parametrize(
     ("method", "steps"),
-    [("sgd-cosine", 100), ("paper-text", 75), ("paper-code", 60), ("sam", 50), ("adamw-sa", 96)],
+    [("sgd-cosine", 100), ("paper-text", 75), ("paper-code", 60), ("sam", 50), ("adamw-sa", 87)],
 )
 def test_a_dearer_step_gives_fewer_steps(method, steps):
     assert planned_steps(METHODS[method], 300) == steps
@@ -375,6 +375,28 @@ def test_the_markdown_table(shown):
     assert first == "| sgd-sa | 96.75 ± 0.35 | 1.0 |"
     assert second == "| sgd-cosine | 95.50 ± 0.71 | 2.0 |"
     assert last == "| sam | (1 of 1 failed) | 3.0 |"
+
+
+def test_the_commands_name_the_seeds(shown):
+    assert "--seeds 0-1" in render(shown)
+    assert "--seeds" not in render([record(seed=seed) for seed in range(5)])
+
+
+def test_only_what_has_a_rate_can_be_given_another(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(command, "run_all", lambda specs, **_: asked.extend(specs) or [])
+    arguments = ["--tasks", "digits", "--seeds", "0", "--records", str(tmp_path / "runs.jsonl")]
+    factors = ["--base-lr-factor", "0.1", "--loss-factor", "10"]
+    command.main([*arguments, *factors])
+    assert {(spec.method, spec.variant) for spec in asked} == {
+        ("adamw-sa", "base-lr=0.1"),
+        ("adamw-sa", "loss=10"),
+        ("adamw-sa-anytime", "base-lr=0.1"),
+        ("adamw-sa-anytime", "loss=10"),
+        ("sgd-sa", "loss=10"),
+    }
+    with pytest.raises(SystemExit, match="sgd-sa is given no learning rate"):
+        command.main([*arguments, *factors, "--methods", "sgd-sa"])
 
 
 def test_a_name_that_is_unknown_is_said(capsys):
