@@ -7,9 +7,12 @@ from typing import Any
 
 # Worse than so many times the size of the loss is no longer a measure of anything.
 _WORST = 5.0
-# A loss is out of place beyond so many deviations, and by so much of the level itself.
+# Changes are never compared with less than this share of the highest level: late in a run the
+# loss of one minibatch is next to nothing and that of another is not.
+_SHARE_OF_HIGHEST = 0.1
+# A loss is out of place beyond so many deviations and so many times the highest level.
 _DEVIATIONS = 6.0
-_SHARE = 0.5
+_TIMES_HIGHEST = 10.0
 _LEAST = 10
 
 
@@ -31,6 +34,7 @@ class LossLevel:
         self._forgetting = forgetting
         self._sums = [0.0] * 3  # of 1, the loss, its square about the first one
         self._origin = 0.0  # squares are taken about it, so that large losses do not cancel
+        self._highest = 0.0  # size of the level in the whole run
         self.seen = 0
 
     def see(self, loss: float) -> None:
@@ -45,6 +49,7 @@ class LossLevel:
             self._forgetting * old + new for old, new in zip(self._sums, terms, strict=True)
         ]
         self.seen += 1
+        self._highest = max(self._highest, abs(self.mean))
 
     @property
     def mean(self) -> float:
@@ -53,33 +58,47 @@ class LossLevel:
         return self._origin + total / weight if weight else math.nan
 
     @property
+    def highest(self) -> float:
+        """The largest size of the level in the whole run."""
+        return self._highest
+
+    @property
     def deviation(self) -> float:
         """Standard deviation about the level; 0 before the second loss."""
         weight, total, squares = self._sums
         return math.sqrt(max(squares / weight - (total / weight) ** 2, 0.0)) if weight else 0.0
 
     def size(self, loss: float) -> float:
-        """Return what changes of this loss are compared with: it or the level, the larger size."""
-        return max(abs(loss), abs(self.mean)) if self.seen else abs(loss)
+        """Return what changes of this loss are compared with."""
+        return max(abs(loss), _SHARE_OF_HIGHEST * self._highest)
 
     def within_reason(self, worsening: float) -> float:
         """Return a worsening from which something can be learned, also where the loss broke."""
-        worst = _WORST * abs(self.mean) if self.seen and self.mean else 1.0
+        worst = _WORST * self._highest or 1.0
         return min(worsening, worst) if worsening > -math.inf else worst  # also NaN is the worst
 
     def is_exceeded_by(self, loss: float) -> bool:
-        """Tell whether a loss lies so far above the level that something has broken."""
+        """Tell whether a loss lies so far above the level that something has broken.
+
+        Losses of minibatches have long tails: many deviations alone happen in every run.
+        """
         if not math.isfinite(loss):
             return True
         if self.seen < _LEAST:
             return False
-        return loss - self.mean > _DEVIATIONS * self.deviation + _SHARE * abs(self.mean)
+        far = loss - self.mean > _DEVIATIONS * self.deviation
+        return far and abs(loss) > _TIMES_HIGHEST * self._highest
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums as plain data."""
-        return {"sums": list(self._sums), "origin": self._origin, "seen": self.seen}
+        return {
+            "sums": list(self._sums),
+            "origin": self._origin,
+            "highest": self._highest,
+            "seen": self.seen,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._sums = list(state["sums"])
-        self._origin, self.seen = state["origin"], state["seen"]
+        self._origin, self._highest, self.seen = state["origin"], state["highest"], state["seen"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import math
 import operator
 import random
 from typing import Any
@@ -14,6 +15,7 @@ from annealtune.annealing import (
     Automatic,
     Comparing,
     Neighborhood,
+    Predicted,
     Schedule,
     Setting,
     SimulatedAnnealing,
@@ -131,13 +133,29 @@ class AnnealingState:
                 f"{self.owner}(strategy=...) must decide by a Verdict, got {verdict!r} from "
                 f"{self.strategy!r}; return Verdict.of(value, new_value, accepted=...)"
             )
-        info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
-        self.strategy.observe(setting, verdict)
+        probed = not isinstance(new_loss, Predicted)
+        info = StepInfo(
+            self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2], probed
+        )
+        if probed:
+            self.strategy.observe(setting, verdict)
         self.step += 1
         self.tally.add(info)
         self.recent.append(info)
         self.tick("step")
         return info
+
+    def retract(self, info: StepInfo, next_loss: float) -> None:
+        """Count a move as undone that was accepted unmeasured, and let a step's time pass.
+
+        A finite loss of another minibatch is no measure of what the move did; one that is not
+        finite is.
+        """
+        self.tally.retract(info)
+        if not math.isfinite(next_loss):
+            self.strategy.observe(info.setting, Verdict(math.inf, 0.0, accepted=False))
+        self.step += 1
+        self.tick("step")
 
     def tick(self, clock: Clock) -> None:
         """Tell the strategy that a step or an epoch has ended."""
@@ -196,6 +214,23 @@ class AnnealingState:
         self.recent.clear()
 
 
+def check_length(owner: str, epochs: int | None, total_steps: int | None) -> None:
+    """Check the planned length of a run.
+
+    Raises:
+        TypeError: if it is no whole number.
+        ValueError: if it is given twice, or below 1.
+    """
+    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
+        if length is not None:
+            count(f"{owner}({name}=...)", length, least=1)
+    if epochs is not None and total_steps is not None:
+        raise ValueError(
+            f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "
+            f"and total_steps={total_steps!r}"
+        )
+
+
 def choose_strategy(
     owner: str,
     strategy: Strategy | str | None,
@@ -213,14 +248,7 @@ def choose_strategy(
         TypeError: if the strategy is none.
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
-    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
-        if length is not None:
-            count(f"{owner}({name}=...)", length, least=1)
-    if epochs is not None and total_steps is not None:
-        raise ValueError(
-            f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "
-            f"and total_steps={total_steps!r}"
-        )
+    check_length(owner, epochs, total_steps)
     known = STRATEGIES.get(strategy) if isinstance(strategy, str) else None
     if temperature is not None and not (
         strategy is None or (known is not None and takes_temperature(known))

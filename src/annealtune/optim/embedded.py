@@ -15,17 +15,21 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
+from annealtune.annealing import Neighborhood, Predicted, Schedule, Setting, Strategy
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
+from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.controls import Controls, Scales
+from annealtune.optim.defaults import self_tuning
+from annealtune.optim.held import Held
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.minibatch import Minibatch, scalar
 from annealtune.optim.objectives import AcceptOn, judge
 from annealtune.optim.probe import Probe, ProbeMode
 from annealtune.optim.random_state import RandomState
-from annealtune.optim.step_info import StepInfo
+from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.surrogate import Probing, Surrogate
 from annealtune.optim.tentative import TentativeStep, Trial
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -35,15 +39,18 @@ class EmbeddedTuner(OptimizerWrapper):
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
     the loss is measured again on the same minibatch, and the step is kept with probability
-    :math:`\min(1, e^{-worsening/T})` or undone bit for bit.
+    :math:`\min(1, e^{-worsening/T})` or undone bit for bit. Where neither H nor temperature nor
+    strategy is given, the run finds its rates itself and few steps are measured: `SelfTuning`.
 
     Args:
         base: the optimizer whose steps are tried; any whose ``step`` needs no closure.
         model: the module that is trained; guards its buffers and replays its dropout.
         buffers: tensors to put back after an evaluation, where there is no module to give.
-        neighborhood: H; by default seven multiples of the base's learning rate.
+        neighborhood: H; beside a temperature or a strategy that is given, by default seven
+            multiples of the base's learning rate.
         temperature: a number (constant; 0 is greedy, ``math.inf`` accepts everything finite) or a
-            schedule; by default `Automatic`, in units of the worsenings that occur.
+            schedule; beside an H that is given, by default `Automatic`, in units of the
+            worsenings that occur.
         strategy: another metaheuristic instead of simulated annealing: its name, such as
             ``"tabu"``, or an object.
         accept_on: what the accept test compares: ``"loss"``, ``"error"`` (one minus the accuracy)
@@ -55,6 +62,10 @@ class EmbeddedTuner(OptimizerWrapper):
         epochs: planned number of epochs, each ended by `cool`: the length of the default schedule.
         total_steps: planned number of steps, instead of ``epochs``. With neither, the default
             schedule is the anytime one.
+        probe: ``"always"`` measures every tentative step, ``"screened"`` only those whose verdict
+            cannot be foretold; by default screened where the run finds its rates itself.
+        average: whether an average of the weights is kept, for `averaged`; by default where the
+            run finds its rates itself.
         seed: of the tuner's own generator.
         probe_in: ``"train"`` measures the loss again as the model stands, ``"eval"`` takes both
             losses of the accept test in evaluation mode, at the price of a third forward.
@@ -77,8 +88,9 @@ class EmbeddedTuner(OptimizerWrapper):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
-    _scratch = ("_tentative",)
+    _scratch = ("_tentative", "_held")
     _tentative: TentativeStep
+    _held: Held | None  # the step before this one, if it was kept unmeasured
 
     def __init__(
         self,
@@ -94,12 +106,18 @@ class EmbeddedTuner(OptimizerWrapper):
         group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
+        probe: Probing | None = None,
+        average: bool | None = None,
         seed: int = 0,
         probe_in: ProbeMode = "train",
     ) -> None:
         owner = type(self).__name__
         compatibility.check_base(owner, base)
         self._controls = Controls(owner, base, loop, group_scales)
+        given = (neighborhood, temperature, strategy)
+        tuning = self_tuning(owner, base, given, accept_on, epochs, total_steps)
+        if tuning is not None:
+            neighborhood, strategy = tuning.neighborhood(), tuning
         self.neighborhood = self._controls.fit(neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         super().__init__(base, AnnealingState(owner, strategy, seed, self.neighborhood))
@@ -108,6 +126,10 @@ class EmbeddedTuner(OptimizerWrapper):
         self._judge = judge(owner, accept_on)
         self._picked: Setting | None = None  # ahead of its step
         self._probe = Probe(owner, model, buffers, base, probe_in)
+        by_default: Probing = "always" if tuning is None else "screened"
+        self._surrogate = Surrogate(owner, strategy, by_default if probe is None else probe, seed)
+        averages = tuning is not None if average is None else average
+        self._average = WeightAverage(owner, base, model) if averages else None
         self._reset_scratch()
 
     @torch.no_grad()
@@ -144,10 +166,14 @@ class EmbeddedTuner(OptimizerWrapper):
         minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
         training_loss = minibatch.backpropagate(self.zero_grad)  # L(w) and its gradient v  (l. 6)
         value = minibatch.before()
+        if self._rolls_back(value):  # the step before was kept unmeasured, and broke the loss
+            return training_loss
         measured = self._compare(value, minibatch)  # nothing, but for tabu search and its like
         setting = self.propose(value, rng_state=minibatch.start)  # eta from H, w_new     (l. 7-8)
         with self._tentative.undone_on_error():
-            new_value = measured[setting] if measured else minibatch.after()  # L(w_new)    (l. 9)
+            new_value = measured.get(setting, self._foretell(setting, value))
+            if new_value is None:
+                new_value = minibatch.after()  # L(w_new)                                   (l. 9)
         self.resolve(new_value)  # worsening, prob, accept or go back                   (l. 10-17)
         return training_loss
 
@@ -161,6 +187,8 @@ class EmbeddedTuner(OptimizerWrapper):
         """
         start = self._probe.take_start(rng_state)
         value = self._checked_value(loss)
+        if self._average is not None:
+            self._average.add()  # weights enter it when their loss is known to be finite
         setting, self._picked = self.prepare(), None  # eta from H                          (l. 7)
         trial = Trial(setting, value, start, RandomState.capture())
         self._tentative.make(trial)  # w_new = w - eta v                                    (l. 8)
@@ -177,6 +205,10 @@ class EmbeddedTuner(OptimizerWrapper):
             self._tentative.keep()  # w = w_new                                            (l. 13)
         else:
             self._tentative.undo()  # w stays                                              (l. 15)
+        self._held = (
+            Held(info, self._probe.buffers()) if info.accepted and not info.probed else None
+        )
+        self._surrogate.learn(info)
         self._probe.take_start()  # whatever was noted meanwhile belongs to this step
         self.last_step = info
         return info
@@ -194,6 +226,30 @@ class EmbeddedTuner(OptimizerWrapper):
             self._controls.turn_loop(picked)
             self._picked = picked
         return self._picked
+
+    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
+        """Give the model the average of its last weights for as long as the context lasts.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, to compute the statistics of
+                BatchNorm anew; without one the averages of these statistics are taken.
+
+        Raises:
+            RuntimeError: if no average is kept.
+            TypeError: if there is a loader but no model.
+        """
+        self._refuse_pending("averaged")
+        if self._average is None:
+            raise RuntimeError(
+                f"{type(self).__name__}.averaged() needs an average of the weights, which is kept "
+                "by default only where no neighborhood, temperature or strategy is given: write "
+                f"{type(self).__name__}(..., average=True)"
+            )
+        return self._average.swapped_in(loader)
+
+    def summary(self) -> Summary:
+        """Return how often each setting was tried and accepted, and how many were measured."""
+        return self._annealing.tally.summary(self._surrogate.count)
 
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
@@ -216,8 +272,15 @@ class EmbeddedTuner(OptimizerWrapper):
         super().zero_grad(set_to_none)
 
     def _own_state(self) -> dict[str, Any]:
-        picked = None if self._picked is None else dict(self._picked)
-        return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
+        # A loaded run could not undo the last step, so a run that was saved must not either.
+        self._held = None
+        return {
+            **super()._own_state(),
+            "picked": None if self._picked is None else dict(self._picked),
+            "loop": self._controls.resting(),
+            "surrogate": self._surrogate.state_dict(),
+            "average": None if self._average is None else self._average.state_dict(),
+        }
 
     def _check_own_state(self, state: dict[str, Any]) -> None:
         self._controls.check_resting(state.get("loop", {}))
@@ -227,6 +290,10 @@ class EmbeddedTuner(OptimizerWrapper):
     def _load_own_state(self, state: dict[str, Any]) -> None:
         super()._load_own_state(state)
         self._controls.rest(state.get("loop", {}))
+        if state.get("surrogate") is not None:
+            self._surrogate.load_state_dict(state["surrogate"])
+        if self._average is not None and state.get("average") is not None:
+            self._average.load_state_dict(state["average"])
         picked = state.get("picked")
         self._picked = None if picked is None else restored(picked)
         if self._picked is not None:
@@ -280,6 +347,22 @@ class EmbeddedTuner(OptimizerWrapper):
             raise self._annealing.non_finite(value)
         return value
 
+    def _foretell(self, setting: Setting, value: float) -> Predicted | None:
+        """Return the value that the step leads to, where it need not be measured."""
+        annealing = self._annealing
+        return self._surrogate.foretell(annealing.strategy, setting, value, annealing.rng)
+
+    def _rolls_back(self, value: float) -> bool:
+        """Undo the step before this one, if it was kept unmeasured and this loss shows it broke."""
+        held, self._held = self._held, None
+        if held is None or not self._surrogate.is_broken(value):
+            return False
+        self._tentative.take_back()
+        held.buffers.put_back()
+        self._annealing.retract(held.info, value)
+        self._surrogate.note_rollback()
+        return True
+
     def _compare(self, loss: float, minibatch: Minibatch) -> dict[Setting, float]:
         """Measure the candidates of a strategy that compares several; each is undone again."""
         measured: dict[Setting, float] = {}
@@ -312,3 +395,4 @@ class EmbeddedTuner(OptimizerWrapper):
 
     def _reset_scratch(self) -> None:
         self._tentative = TentativeStep(self.base, self._controls)
+        self._held = None

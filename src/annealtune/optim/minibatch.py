@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from annealtune.annealing import Predicted
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.objectives import Judge
 from annealtune.optim.probe import Graph, Probe
@@ -160,6 +161,8 @@ def scalar(owner: str, argument: str, value: Any) -> float:
         TypeError: if it is neither a number nor a tensor of real numbers.
         ValueError: if it is a tensor of more or less than one element.
     """
+    if isinstance(value, Predicted):
+        return value
     what = "value" if argument in ("objective", "accept_on") else "loss"
     if isinstance(value, Tensor):
         if value.numel() != 1:

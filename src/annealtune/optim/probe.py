@@ -205,6 +205,10 @@ class Probe:
                 for p, gradient in gradients:
                     p.grad = gradient
 
+    def buffers(self) -> guards.Buffers:
+        """Copy the buffers, for a forward that may have to be taken back."""
+        return guards.Buffers(self._modules(), self._buffers)
+
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
         moved = [p for p in self._parameters([]) if p.grad is not None]

@@ -86,6 +86,11 @@ class TentativeStep:
         self._controls.put_back()
         self.keep()
 
+    def take_back(self) -> None:
+        """Undo the last step after it was kept; only weights, state and options of the base."""
+        self._before.restore()
+        self._controls.note()
+
     @contextmanager
     def undone_on_error(self) -> Iterator[None]:
         """Leave no trace of a trial that is interrupted."""

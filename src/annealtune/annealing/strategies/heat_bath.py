@@ -92,6 +92,7 @@ class HeatBath(PlainStrategy):
         self._predictions = Predictions()
         self._level = LossLevel()
         self._best_gain = math.nan
+        self._promised = 0.0  # worsening of the last pick
 
     @property
     def temperature(self) -> float:
@@ -110,17 +111,20 @@ class HeatBath(PlainStrategy):
         candidates = near + beyond[:1]
         worsenings = [self._predictions.worsening(s) for s in candidates]
         self._best_gain = abs(min(worsenings))
-        return candidates[boltzmann_pick(worsenings, self.tau, draw)]
+        picked = boltzmann_pick(worsenings, self.tau, draw)
+        self._promised = worsenings[picked]
+        return candidates[picked]
 
-    def bound(self, value: float, rng: random.Random) -> float:
-        """Return the worsening beyond which a move is undone."""
-        return TOLERANCE * self._level.size(value)
+    def bound(self, value: float, rng: random.Random) -> float | None:
+        """Have a move measured that promises harm; any other was picked for its prediction."""
+        return None if self._promised > TOLERANCE * self._level.size(value) else math.inf
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move unless it breaks something."""
-        accepted = new_value - value <= self.bound(value, rng)
-        if not isinstance(new_value, Predicted):
-            self._level.see(value)
+        if isinstance(new_value, Predicted):
+            return Verdict.of(value, new_value, accepted=True)
+        accepted = new_value - value <= TOLERANCE * self._level.size(value)
+        self._level.see(value)
         return Verdict.of(value, new_value, accepted=accepted)
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:

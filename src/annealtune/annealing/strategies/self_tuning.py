@@ -25,18 +25,21 @@ RATES = tuple(float(f"{10 ** (exponent / 8):.3g}") for exponent in range(-72, 41
 # Where the search begins: below every rate that matters, so that nothing depends on it.
 _FIRST_RATE = 1e-7
 # A move that changes the loss by less than this share of it tells nothing but that it was small.
-_NEGLIGIBLE = 1e-4
+_NEGLIGIBLE = 1e-3
 _LEAP = 10.0
-# Otherwise the estimate moves by no more than this factor a step.
-_STRIDE = 3.0
-# How many steps the search takes: so many, or this share of the run; without a length the last.
+# Otherwise the estimate rises and falls by no more than these factors a step.
+_RISE = 1.3
+_FALL = 3.0
+# How many steps the search takes: so many, or this share of the run if that is more.
 _LEAST_STEPS = 30
 _SHARE_OF_RUN = 0.04
-_STEPS_WITHOUT_LENGTH = 60
 # Rates are tried at these multiples of the estimate, in the search and after it.
 _MULTIPLES = (0.5, 1.0, 2.0)
 # Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
-_FORGETTING = 0.9
+_FORGETTING = 0.95
+# The peak lies between the bottom of the parabola and its zero, at twice that rate: the run decays
+# from it, and what gains most in one step is too little for many.
+_BEYOND_THE_BOTTOM = 1.5
 # What breaks the loss after the search halves the peak.
 _CUT = 0.5
 
@@ -45,10 +48,10 @@ class SelfTuning(PlainStrategy):
     r"""Choose the learning rate of the whole run from its first steps; nothing is to be given.
 
     The search, in the first steps, each of them measured: an estimate r starts far below every
-    sensible rate and climbs by leaps while the loss hardly moves. Then rates r/2, r and 2r are
-    tried, a parabola is fitted to what they did, and r follows its bottom :math:`-a/2b`, by at
-    most a factor of three a step. What worsens the loss by more than a fifth of it is undone.
-    The peak is the geometric mean of the estimates in the last third of the search.
+    sensible rate and leaps up while the loss hardly moves. Then rates r/2, r and 2r are tried, a
+    parabola is fitted to what they did, and r follows its bottom :math:`-a/2b`, slowly upwards.
+    What worsens the loss by more than a fifth of it is undone. The peak is one and a half times
+    the geometric mean of the estimates in the last half of the search.
 
     The run: H is half, one and two times the peak; where the length is known, times the share of
     the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
@@ -57,8 +60,8 @@ class SelfTuning(PlainStrategy):
 
     From the literature: the heat bath, the parabola of a line search, linear decay. Our choice:
     to look for one peak in the first steps and to believe it. What gains most on its own minibatch
-    is always the rate at which the network can just be trained, whatever rates were used before;
-    followed through the whole run it drifts, see docs/decisions/0014.
+    follows the rates that are used: a network learns to live with them. Trusted through the whole
+    run it drifts; docs/decisions/0014 has the measurements.
 
     Args:
         steps: planned number of steps; None if unknown.
@@ -72,12 +75,12 @@ class SelfTuning(PlainStrategy):
 
     Example:
         >>> strategy, rng, loss = SelfTuning(steps=300), random.Random(0), 1.0
-        >>> for _ in range(60):  # a loss that is halved at the rate 0.1
+        >>> for _ in range(60):  # the loss is halved at the rate 0.1
         ...     rate = strategy.pick(strategy.neighborhood(), rng)["lr"]
         ...     verdict = strategy.decide(loss, loss * (1 - 10 * rate + 50 * rate**2), rng)
         ...     strategy.observe(Setting({"lr": rate}), verdict)
         ...     strategy.tick("step")
-        >>> 0.09 < strategy.peak < 0.11
+        >>> 0.14 < strategy.peak < 0.16
         True
     """
 
@@ -103,6 +106,7 @@ class SelfTuning(PlainStrategy):
         self._estimate = _FIRST_RATE
         self._estimates: list[float] = []
         self._value = math.nan  # at the start of the last move
+        self._promised = 0.0  # worsening of the last pick
         self._step = 0
         self._epoch = 0
         self._epoch_began = 0  # at this step
@@ -145,18 +149,26 @@ class SelfTuning(PlainStrategy):
 
     def _from_the_bath(self, centre: float, draw: float) -> float:
         rates = [multiple * centre for multiple in _MULTIPLES]
-        return rates[boltzmann_pick([self._parabola.worsening(r) for r in rates], 1.0, draw)]
+        worsenings = [self._parabola.worsening(rate) for rate in rates]
+        picked = boltzmann_pick(worsenings, 1.0, draw)
+        self._promised = worsenings[picked]
+        return rates[picked]
 
     def bound(self, value: float, rng: random.Random) -> float | None:
-        """Return the worsening beyond which a move is undone; the search measures every move."""
-        return None if self.peak is None else TOLERANCE * self._level.size(value)
+        """Have the moves of the search measured, and after it those that promise harm.
+
+        Any other is kept: the next loss is guard enough.
+        """
+        doubtful = self._promised > TOLERANCE * self._level.size(value)
+        return None if self.peak is None or doubtful else math.inf
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move unless it breaks something."""
         self._value = value
+        if isinstance(new_value, Predicted):
+            return Verdict.of(value, new_value, accepted=True)
         accepted = new_value - value <= TOLERANCE * self._level.size(value)
-        if not isinstance(new_value, Predicted):
-            self._level.see(value)
+        self._level.see(value)
         return Verdict.of(value, new_value, accepted=accepted)
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
@@ -169,15 +181,15 @@ class SelfTuning(PlainStrategy):
         self._parabola.learn(setting["lr"], worsening)
         if self.peak is None:
             self._follow(worsening > TOLERANCE * size)
-        elif not verdict.worsening < size:
+        elif not verdict.worsening < self._level.highest:
             self.peak *= _CUT
 
     def _follow(self, broke: bool) -> None:
         """Move the estimate towards the bottom of the parabola."""
         best = self._parabola.best_rate
         if math.isnan(best):  # nothing gains: smaller steps if they do harm, else wait and see
-            best = self._estimate / _STRIDE if broke else self._estimate
-        best = min(max(best, self._estimate / _STRIDE), self._estimate * _STRIDE)
+            best = self._estimate / _FALL if broke else self._estimate
+        best = min(max(best, self._estimate / _FALL), self._estimate * _RISE)
         self._estimate = min(max(best, RATES[0]), RATES[-1])
         self._estimates.append(self._estimate)
 
@@ -190,14 +202,13 @@ class SelfTuning(PlainStrategy):
             return
         self._step += 1
         if self.peak is None and self._estimates and self._has_searched():
-            last = self._estimates[-max(10, len(self._estimates) // 3) :]
-            self.peak = statistics.geometric_mean(last) / self._caution
+            last = self._estimates[-max(10, len(self._estimates) // 2) :]
+            self.peak = _BEYOND_THE_BOTTOM * statistics.geometric_mean(last) / self._caution
             self._began = self._progress()
 
     def _has_searched(self) -> bool:
-        if self._steps is None and (self._epochs is None or self._epoch_length is None):
-            return self._step >= _STEPS_WITHOUT_LENGTH
-        return self._step >= _LEAST_STEPS and self._progress() >= _SHARE_OF_RUN
+        progress = self._progress()  # 0 also in the first of some epochs, whose steps are unknown
+        return self._step >= _LEAST_STEPS and (progress == 0 or progress >= _SHARE_OF_RUN)
 
     def _progress(self) -> float:
         """Return the share of the run that is over; 0 for ever where its length is unknown."""

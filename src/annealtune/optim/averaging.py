@@ -1,0 +1,160 @@
+"""An average of the weights, kept beside the model and never entering it while it is trained."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.optim import Optimizer
+
+from annealtune.optim import guards
+from annealtune.optim.random_state import RandomState
+
+# The average remembers about the last tenth of the steps, however many there have been.
+_MEMORY = 10
+
+
+class WeightAverage:
+    r"""The mean of the weights over about the last tenth of the run.
+
+    .. math:: \bar w_n = \bar w_{n-1} + \frac{10}{n + 9} (w_n - \bar w_{n-1})
+
+    The running statistics of BatchNorm are averaged alongside.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        base: whose parameters are averaged.
+        model: whose BatchNorm layers belong to them, if known.
+
+    Example:
+        >>> weight = nn.Parameter(torch.zeros(1))
+        >>> average = WeightAverage("SGDSA", torch.optim.SGD([weight]), None)
+        >>> for value in (1.0, 2.0):
+        ...     _ = weight.data.fill_(value)
+        ...     average.add()
+        >>> with average.swapped_in():
+        ...     print(round(weight.item(), 4))
+        1.9091
+
+    Reference:
+        Polyak and Juditsky (1992); a window that grows with the run: Shamir and Zhang (2013).
+    """
+
+    def __init__(self, owner: str, base: Optimizer, model: nn.Module | None) -> None:
+        self._owner = owner
+        self._base = base
+        self._model = model
+        self._means: list[Tensor] = []
+        self.count = 0
+
+    @torch.no_grad()
+    def add(self) -> None:
+        """Take the present weights into the average."""
+        self.count += 1
+        present = self._tensors()
+        if len(self._means) != len(present):  # the first time, or a group was added
+            self._means = [t.clone() for t in present]
+            return
+        share = _MEMORY / (self.count + _MEMORY - 1)
+        if all(type(t) in (Tensor, nn.Parameter) for t in present):
+            torch._foreach_lerp_(self._means, present, share)
+        else:  # subclasses, such as the sharded tensors of FSDP, know no foreach
+            for mean, tensor in zip(self._means, present, strict=True):
+                mean.lerp_(tensor, share)
+
+    @contextlib.contextmanager
+    def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
+        """Give the model the averaged weights; afterwards it is bit for bit what it was.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, from which the statistics of
+                BatchNorm are computed anew; without one their own averages are used.
+
+        Raises:
+            TypeError: if there is a loader and the optimizer was given no model to run.
+        """
+        if loader is not None and self._model is None:
+            raise TypeError(
+                f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
+                f"BatchNorm, got none: write {self._owner}(..., model=model)"
+            )
+        present = self._tensors()
+        with torch.no_grad():
+            kept = [t.clone() for t in present]
+        modules = [] if self._model is None else list(self._model.modules())
+        buffers = guards.Buffers(modules, [])
+        try:
+            with torch.no_grad():
+                for tensor, mean in zip(present, self._means, strict=False):
+                    tensor.copy_(mean)
+            if loader is not None:
+                assert self._model is not None
+                recalibrate(self._model, loader)
+            yield
+        finally:
+            with torch.no_grad():
+                for tensor, own in zip(present, kept, strict=True):
+                    tensor.copy_(own)
+            buffers.put_back()
+
+    def _tensors(self) -> list[Tensor]:
+        """Return the weights that are trained, then the statistics of BatchNorm."""
+        weights = [p for group in self._base.param_groups for p in group["params"]]
+        layers = [] if self._model is None else _norms(self._model)
+        statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
+        return [p for p in weights if p.is_floating_point()] + [
+            t for t in statistics if t is not None
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average and how many weights are in it."""
+        return {"count": self.count, "means": [mean.clone() for mean in self._means]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.count = state["count"]
+        present = self._tensors()
+        self._means = [
+            mean.to(device=own.device, dtype=own.dtype, copy=True)
+            for mean, own in zip(state["means"], present, strict=bool(state["means"]))
+        ]
+
+
+@torch.no_grad()
+def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
+    """Compute the running statistics of BatchNorm anew, as plain means over the minibatches.
+
+    Dropout and the like stay off; training flags and random numbers are left as they were.
+
+    Args:
+        model: whose layers are recalibrated; without such layers nothing is evaluated.
+        loader: minibatches, or tuples that begin with them.
+    """
+    layers = _norms(model)
+    if not layers:
+        return
+    modules = list(model.modules())
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    momenta = [layer.momentum for layer in layers]
+    start = RandomState.capture()
+    try:
+        with guards.flags_kept(modules, evaluate=True):
+            for layer in layers:
+                layer.reset_running_stats()
+                layer.momentum = None  # a plain mean
+                layer.training = True
+            for batch in loader:
+                inputs = batch[0] if isinstance(batch, tuple | list) else batch
+                model(inputs.to(device))
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        start.restore()
+
+
+def _norms(model: nn.Module) -> list[_NormBase]:
+    return [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]

@@ -1,0 +1,48 @@
+"""What a tuner does where nothing is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+from annealtune.annealing import SelfTuning
+from annealtune.optim.annealing_state import check_length
+
+# Along a bare gradient the best rate of one step is too large for the next ones.
+_CAUTION_WITH_SGD = 3.0
+
+
+def self_tuning(
+    owner: str,
+    base: Optimizer,
+    given: tuple[Any, Any, Any],
+    accept_on: Any,
+    epochs: int | None,
+    total_steps: int | None,
+) -> SelfTuning | None:
+    """Return the strategy of a run that finds its rates itself, or None if it must not.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        base: the optimizer whose rate is wanted.
+        given: neighborhood, temperature and strategy; whatever of them is given is obeyed.
+        accept_on: what the accept test compares; only the loss follows a parabola.
+        epochs: planned number of epochs, if known.
+        total_steps: planned number of steps, if known.
+
+    Raises:
+        ValueError: if the groups of the base have different rates, or the length is none.
+    """
+    if any(choice is not None for choice in given) or accept_on != "loss":
+        return None
+    check_length(owner, epochs, total_steps)
+    rates = {float(group["lr"]) for group in base.param_groups if "lr" in group}
+    if len(rates) != 1:
+        raise ValueError(
+            f"{owner}(neighborhood=...) must be given where the groups of the base do not share "
+            f"one learning rate, got rates {sorted(rates)}"
+        )
+    caution = _CAUTION_WITH_SGD if isinstance(base, torch.optim.SGD) else 1.0
+    return SelfTuning(total_steps, epochs, caution=caution)

@@ -1,0 +1,123 @@
+"""Foretells what a tentative step does to the loss, so that most probes are not needed.
+
+The Metropolis rule keeps a move iff ``worsening <= -T ln u``. With u drawn first, the probe only
+matters where the prediction lies near that bound.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from typing import Any, Literal
+
+from annealtune.annealing import Predicted, Screenable, Setting, Strategy
+from annealtune.annealing.loss_level import LossLevel
+from annealtune.annealing.predictions import Predictions
+from annealtune.optim.step_info import ProbeCount, StepInfo
+
+Probing = Literal["always", "screened"]
+
+# A verdict is foretold if the prediction is so many of its usual errors away from the bound ...
+_MARGIN = 4.0
+# ... and rests on so many measurements.
+_LEAST_MEASURED = 8
+# One in so many of the foretold moves is measured all the same: the fit must stay young, and the
+# agreement with the full test is known by nothing else.
+_MEASURED_ANYWAY = 1 / 16
+
+
+class Surrogate:
+    """Decides which moves are measured and foretells the others.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        strategy: decides on moves; must be able to tell its bound.
+        probing: ``"always"`` measures every move.
+        seed: of the generator that chooses the moves to compare. It is apart from the tuner's own,
+            so that both ways of probing try the same settings with the same draws.
+
+    Raises:
+        ValueError: if the way of probing is unknown, or the strategy cannot tell its bound.
+    """
+
+    def __init__(self, owner: str, strategy: Strategy, probing: Any, seed: int) -> None:
+        if probing not in ("always", "screened"):
+            raise ValueError(f"{owner}(probe=...) must be 'always' or 'screened', got {probing!r}")
+        if probing == "screened" and not isinstance(strategy, Screenable):
+            raise ValueError(
+                f"{owner}(probe='screened') must be given a strategy that knows before a move how "
+                f"much it may worsen, got {strategy!r}; take probe='always'"
+            )
+        self._screens = probing == "screened"
+        self._rng = random.Random(f"probes of {seed}")
+        self._predictions = Predictions()
+        self._level = LossLevel()
+        self._probe_next = False
+        self._foretold: bool | None = None  # the verdict of the move that is under way
+        self.count = ProbeCount()
+
+    def foretell(
+        self, strategy: Strategy, setting: Setting, value: float, rng: random.Random
+    ) -> Predicted | None:
+        """Return the value that a move leads to, or None if it must be measured."""
+        self._foretold = None
+        if not self._screens:
+            return None
+        assert isinstance(strategy, Screenable)
+        bound = strategy.bound(value, rng)
+        compare = self._rng.random() < _MEASURED_ANYWAY
+        worsening = self._predictions.worsening(setting)
+        if bound is None or not self._is_clear(setting, worsening, bound):
+            return None
+        self._foretold = worsening <= bound
+        return None if compare or self._probe_next else Predicted(value + worsening)
+
+    def _is_clear(self, setting: Setting, worsening: float, bound: float) -> bool:
+        return (
+            self._predictions.measured(setting) >= _LEAST_MEASURED
+            and self._predictions.reaches(setting)
+            and abs(worsening - bound) > _MARGIN * self._predictions.spread(setting)
+        )
+
+    def learn(self, info: StepInfo) -> None:
+        """Take in a move after its verdict."""
+        self.count.steps += 1
+        self.count.probed += info.probed
+        if not self._screens:
+            return
+        self._level.see(info.loss)
+        if info.probed:
+            self._predictions.learn(info.setting, self._level.within_reason(info.worsening))
+            if self._foretold is not None and not self._probe_next:
+                self.count.compared += 1
+                self.count.agreed += self._foretold == info.accepted
+            self._probe_next = False
+
+    def is_broken(self, value: float) -> bool:
+        """Tell whether a loss shows that the move before it should have been measured."""
+        return self._level.is_exceeded_by(value)
+
+    def note_rollback(self) -> None:
+        """Count a move that was undone late, and have the next one measured."""
+        self.count.rolled_back += 1
+        self._probe_next = True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        version, words, next_gauss = self._rng.getstate()
+        return {
+            "random": [version, list(words), next_gauss],
+            "predictions": self._predictions.state_dict(),
+            "level": self._level.state_dict(),
+            "probe_next": self._probe_next,
+            "count": dataclasses.asdict(self.count),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        version, words, next_gauss = state["random"]
+        self._rng.setstate((version, tuple(words), next_gauss))
+        self._predictions.load_state_dict(state["predictions"])
+        self._level.load_state_dict(state["level"])
+        self._probe_next = state["probe_next"]
+        self.count = ProbeCount(**state["count"])
