@@ -11,7 +11,7 @@ from annealtune.annealing import SelfTuning
 from annealtune.optim.annealing_state import check_length
 
 # Along a bare gradient the best rate of one step is too large for the next ones.
-_CAUTION_WITH_SGD = 3.0
+_CAUTION_WITH_SGD = 4.0
 
 
 def self_tuning(

@@ -33,6 +33,8 @@ _FALL = 3.0
 # How many steps the search takes: so many, or this share of the run if that is more.
 _LEAST_STEPS = 30
 _SHARE_OF_RUN = 0.04
+# It goes on until there are so many estimates since the first that did not rise at full speed.
+_LEAST_ESTIMATES = 10
 # Rates are tried at these multiples of the estimate, in the search and after it.
 _MULTIPLES = (0.5, 1.0, 2.0)
 # Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
@@ -189,7 +191,11 @@ class SelfTuning(PlainStrategy):
         best = self._parabola.best_rate
         if math.isnan(best):  # nothing gains: smaller steps if they do harm, else wait and see
             best = self._estimate / _FALL if broke else self._estimate
-        best = min(max(best, self._estimate / _FALL), self._estimate * _RISE)
+        highest = self._estimate * _RISE
+        if best >= highest and not self._estimates:  # still on its way up
+            self._estimate = min(highest, RATES[-1])
+            return
+        best = min(max(best, self._estimate / _FALL), highest)
         self._estimate = min(max(best, RATES[0]), RATES[-1])
         self._estimates.append(self._estimate)
 
@@ -201,12 +207,14 @@ class SelfTuning(PlainStrategy):
             self._epoch_began = self._step
             return
         self._step += 1
-        if self.peak is None and self._estimates and self._has_searched():
-            last = self._estimates[-max(10, len(self._estimates) // 2) :]
+        if self.peak is None and self._has_searched():
+            last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
             self.peak = _BEYOND_THE_BOTTOM * statistics.geometric_mean(last) / self._caution
             self._began = self._progress()
 
     def _has_searched(self) -> bool:
+        if len(self._estimates) < _LEAST_ESTIMATES:
+            return False
         progress = self._progress()  # 0 also in the first of some epochs, whose steps are unknown
         return self._step >= _LEAST_STEPS and (progress == 0 or progress >= _SHARE_OF_RUN)
 
