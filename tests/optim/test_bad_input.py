@@ -147,10 +147,10 @@ CONSTRUCTIONS = {
             )
         ),
         ValueError,
-        ["EmbeddedTuner(neighborhood=...)", "one positive learning rate", "[0.1, 0.2]"],
+        ["EmbeddedTuner(neighborhood=...)", "one learning rate", "[0.1, 0.2]"],
     ),
     "no H and rate 0": (
-        lambda net: EmbeddedTuner(torch.optim.SGD(net.parameters(), lr=0.0)),
+        lambda net: EmbeddedTuner(torch.optim.SGD(net.parameters(), lr=0.0), temperature=1.0),
         ValueError,
         ["EmbeddedTuner(neighborhood=...)", "positive", "[0.0]"],
     ),

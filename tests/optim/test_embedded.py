@@ -346,7 +346,8 @@ def test_a_rate_that_is_a_tensor_stays_that_tensor(net, loss_of):
 
 
 def test_without_a_neighborhood_rates_lie_around_that_of_the_base(net):
-    tuner = EmbeddedTuner(torch.optim.AdamW(net.parameters(), lr=0.25), model=net)
+    base = torch.optim.AdamW(net.parameters(), lr=0.25)
+    tuner = EmbeddedTuner(base, model=net, temperature=1.0)
     assert [h["lr"] for h in tuner.neighborhood] == [2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125]
 
 

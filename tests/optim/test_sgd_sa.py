@@ -13,7 +13,8 @@ from annealtune.annealing import PAPER_RATES
 
 def test_the_rates_are_those_of_section_4(net):
     rates = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05]
-    assert [h["lr"] for h in SGDSA(net).neighborhood] == rates
+    assert [h["lr"] for h in SGDSA(net, preset="paper-text").neighborhood] == rates
+    assert [h["lr"] for h in SGDSA(net, temperature=1.0).neighborhood] == rates
     assert list(PAPER_RATES) == rates
 
 
@@ -118,8 +119,8 @@ def test_each_preset_against_its_own_loop(preset, make_net, make_batches, bits):
         ({"temperature": 0.3}, 0.3, 0.3, 0.3),
         ({"temperature": Geometric(5.0, 0.5, floor=0.1)}, 5.0, 1.25, 0.1),
         ({"temperature": Reheating(Geometric(1.0, 0.5), every=2, times=1)}, 1.0, 1.0, 0.0),
-        ({}, 0.0, 0.0, 0.0),
-        ({"epochs": 9}, 0.0, 0.0, 0.0),
+        ({"neighborhood": grid(lr=[0.1])}, 0.0, 0.0, 0.0),
+        ({"neighborhood": grid(lr=[0.1]), "epochs": 9}, 0.0, 0.0, 0.0),
     ],
 )
 def test_the_temperature_is_what_was_asked_for(options, first, after_two, after_many, net):

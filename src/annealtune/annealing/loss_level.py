@@ -26,7 +26,7 @@ class LossLevel:
         >>> level = LossLevel()
         >>> for loss in [1.0, 1.2] * 5:
         ...     level.see(loss)
-        >>> [level.is_exceeded_by(loss) for loss in (1.4, 9.0, math.nan)]
+        >>> [level.is_exceeded_by(loss) for loss in (1.4, 19.0, math.nan)]
         [False, True, True]
     """
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from annealtune.annealing.neighborhood import Setting
 from annealtune.annealing.parabola import Parabola
+from annealtune.annealing.strategies.stored_settings import restored, stored
 
 # How far beyond the largest rate measured a parabola is believed.
 _REACH = 4.0
@@ -61,7 +62,7 @@ class Predictions:
     def state_dict(self) -> list[tuple[dict[str, Any] | None, dict[str, Any]]]:
         """Return everything as plain data."""
         return [
-            (None if others is None else dict(others), parabola.state_dict())
+            (None if others is None else stored(others), parabola.state_dict())
             for others, parabola in self._parabolas.items()
         ]
 
@@ -71,7 +72,7 @@ class Predictions:
         for options, sums in state:
             parabola = Parabola(self._forgetting)
             parabola.load_state_dict(sums)
-            self._parabolas[None if options is None else Setting(options)] = parabola
+            self._parabolas[None if options is None else restored(options)] = parabola
 
     def _of(self, others: Setting | None) -> Parabola:
         return self._parabolas.get(others) or Parabola(self._forgetting)

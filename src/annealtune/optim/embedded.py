@@ -15,26 +15,25 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood, Predicted, Schedule, Setting, Strategy
+from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.controls import Controls, Scales
 from annealtune.optim.defaults import self_tuning
-from annealtune.optim.held import Held
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.minibatch import Minibatch, scalar
 from annealtune.optim.objectives import AcceptOn, judge
 from annealtune.optim.probe import Probe, ProbeMode
 from annealtune.optim.random_state import RandomState
-from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.sparing import SparingWrapper
+from annealtune.optim.step_info import StepInfo
 from annealtune.optim.surrogate import Probing, Surrogate
 from annealtune.optim.tentative import TentativeStep, Trial
-from annealtune.optim.wrapper import OptimizerWrapper
 
 
-class EmbeddedTuner(OptimizerWrapper):
+class EmbeddedTuner(SparingWrapper):
     r"""Tune the options of any optimizer inside the run, by simulated annealing.
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
@@ -87,10 +86,6 @@ class EmbeddedTuner(OptimizerWrapper):
     Reference:
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
-
-    _scratch = ("_tentative", "_held")
-    _tentative: TentativeStep
-    _held: Held | None  # the step before this one, if it was kept unmeasured
 
     def __init__(
         self,
@@ -205,10 +200,7 @@ class EmbeddedTuner(OptimizerWrapper):
             self._tentative.keep()  # w = w_new                                            (l. 13)
         else:
             self._tentative.undo()  # w stays                                              (l. 15)
-        self._held = (
-            Held(info, self._probe.buffers()) if info.accepted and not info.probed else None
-        )
-        self._surrogate.learn(info)
+        self._learn(info)
         self._probe.take_start()  # whatever was noted meanwhile belongs to this step
         self.last_step = info
         return info
@@ -226,30 +218,6 @@ class EmbeddedTuner(OptimizerWrapper):
             self._controls.turn_loop(picked)
             self._picked = picked
         return self._picked
-
-    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights for as long as the context lasts.
-
-        Args:
-            loader: minibatches, or tuples that begin with them, to compute the statistics of
-                BatchNorm anew; without one the averages of these statistics are taken.
-
-        Raises:
-            RuntimeError: if no average is kept.
-            TypeError: if there is a loader but no model.
-        """
-        self._refuse_pending("averaged")
-        if self._average is None:
-            raise RuntimeError(
-                f"{type(self).__name__}.averaged() needs an average of the weights, which is kept "
-                "by default only where no neighborhood, temperature or strategy is given: write "
-                f"{type(self).__name__}(..., average=True)"
-            )
-        return self._average.swapped_in(loader)
-
-    def summary(self) -> Summary:
-        """Return how often each setting was tried and accepted, and how many were measured."""
-        return self._annealing.tally.summary(self._surrogate.count)
 
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
@@ -272,15 +240,8 @@ class EmbeddedTuner(OptimizerWrapper):
         super().zero_grad(set_to_none)
 
     def _own_state(self) -> dict[str, Any]:
-        # A loaded run could not undo the last step, so a run that was saved must not either.
-        self._held = None
-        return {
-            **super()._own_state(),
-            "picked": None if self._picked is None else dict(self._picked),
-            "loop": self._controls.resting(),
-            "surrogate": self._surrogate.state_dict(),
-            "average": None if self._average is None else self._average.state_dict(),
-        }
+        picked = None if self._picked is None else dict(self._picked)
+        return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
 
     def _check_own_state(self, state: dict[str, Any]) -> None:
         self._controls.check_resting(state.get("loop", {}))
@@ -290,10 +251,6 @@ class EmbeddedTuner(OptimizerWrapper):
     def _load_own_state(self, state: dict[str, Any]) -> None:
         super()._load_own_state(state)
         self._controls.rest(state.get("loop", {}))
-        if state.get("surrogate") is not None:
-            self._surrogate.load_state_dict(state["surrogate"])
-        if self._average is not None and state.get("average") is not None:
-            self._average.load_state_dict(state["average"])
         picked = state.get("picked")
         self._picked = None if picked is None else restored(picked)
         if self._picked is not None:
@@ -346,22 +303,6 @@ class EmbeddedTuner(OptimizerWrapper):
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         return value
-
-    def _foretell(self, setting: Setting, value: float) -> Predicted | None:
-        """Return the value that the step leads to, where it need not be measured."""
-        annealing = self._annealing
-        return self._surrogate.foretell(annealing.strategy, setting, value, annealing.rng)
-
-    def _rolls_back(self, value: float) -> bool:
-        """Undo the step before this one, if it was kept unmeasured and this loss shows it broke."""
-        held, self._held = self._held, None
-        if held is None or not self._surrogate.is_broken(value):
-            return False
-        self._tentative.take_back()
-        held.buffers.put_back()
-        self._annealing.retract(held.info, value)
-        self._surrogate.note_rollback()
-        return True
 
     def _compare(self, loss: float, minibatch: Minibatch) -> dict[Setting, float]:
         """Measure the candidates of a strategy that compares several; each is undone again."""

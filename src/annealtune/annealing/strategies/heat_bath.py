@@ -91,12 +91,12 @@ class HeatBath(PlainStrategy):
         self.tau = tau
         self._predictions = Predictions()
         self._level = LossLevel()
-        self._best_gain = math.nan
+        self._best_gain = 0.0
         self._promised = 0.0  # worsening of the last pick
 
     @property
     def temperature(self) -> float:
-        """The temperature of the last pick, in units of the loss; NaN before the first gain."""
+        """The temperature of the last pick, in units of the loss; 0 before it."""
         return self.tau * self._best_gain
 
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
@@ -135,14 +135,14 @@ class HeatBath(PlainStrategy):
         """Return what was learned."""
         return {
             "predictions": self._predictions.state_dict(),
-            "level": self._level.state_dict(),
+            "losses": self._level.state_dict(),
             "best_gain": self._best_gain,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._predictions.load_state_dict(state["predictions"])
-        self._level.load_state_dict(state["level"])
+        self._level.load_state_dict(state["losses"])
         self._best_gain = state["best_gain"]
 
     def __repr__(self) -> str:

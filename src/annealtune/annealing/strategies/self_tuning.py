@@ -107,7 +107,7 @@ class SelfTuning(PlainStrategy):
         self._settings = {rate: Setting({"lr": rate}) for rate in RATES}
         self._estimate = _FIRST_RATE
         self._estimates: list[float] = []
-        self._value = math.nan  # at the start of the last move
+        self._value = 0.0  # at the start of the last move
         self._promised = 0.0  # worsening of the last pick
         self._step = 0
         self._epoch = 0
@@ -123,9 +123,9 @@ class SelfTuning(PlainStrategy):
 
     @property
     def temperature(self) -> float:
-        """The best predicted gain, which is the temperature of the heat bath."""
+        """The best predicted gain, which is the temperature of the heat bath; 0 while unknown."""
         best = self._parabola.best_rate
-        return -self._parabola.worsening(best) if math.isfinite(best) else math.nan
+        return -self._parabola.worsening(best) if math.isfinite(best) else 0.0
 
     def check(self, neighborhood: Neighborhood) -> None:
         """Refuse an H of its own: it has one.
@@ -236,7 +236,7 @@ class SelfTuning(PlainStrategy):
         """Return the estimates, the counts and what was learned."""
         return {
             "parabola": self._parabola.state_dict(),
-            "level": self._level.state_dict(),
+            "losses": self._level.state_dict(),
             "estimate": self._estimate,
             "estimates": list(self._estimates),
             "counts": [self._step, self._epoch, self._epoch_began, self._epoch_length],
@@ -248,7 +248,7 @@ class SelfTuning(PlainStrategy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._parabola.load_state_dict(state["parabola"])
-        self._level.load_state_dict(state["level"])
+        self._level.load_state_dict(state["losses"])
         self._estimate, self._estimates = state["estimate"], list(state["estimates"])
         self._step, self._epoch, self._epoch_began, self._epoch_length = state["counts"]
         self._value, self._began, self.peak = state["value"], state["began"], state["peak"]
