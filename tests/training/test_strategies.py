@@ -249,7 +249,7 @@ class TestAdamwSa:
         assert len({info.setting["betas"] for info in found}) == 2
 
     def test_its_rates_are_seven_from_1e_4_to_1e_2(self, session):
-        tuner = session(method="adamw-sa").method._optimizer
+        tuner = session(method="adamw-sa", **{"adamw-sa": {"temperature": 1.0}}).method._optimizer
         rates = [setting["lr"] for setting in tuner.neighborhood]
         assert rates == pytest.approx([1e-4 * 10 ** (k / 3) for k in range(7)])
         (group,) = tuner.param_groups

@@ -10,7 +10,7 @@ from annealtune.annealing import Predicted, Setting
 from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.held import Held
 from annealtune.optim.probe import Probe
-from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.step_info import ProbeCount, StepInfo, Summary
 from annealtune.optim.surrogate import Surrogate
 from annealtune.optim.tentative import TentativeStep
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -54,6 +54,11 @@ class SparingWrapper(OptimizerWrapper):
     def averages(self) -> bool:
         """Whether an average of the weights is kept, for `averaged`."""
         return self._average is not None
+
+    @property
+    def probes(self) -> ProbeCount:
+        """How many steps were measured, and whether the others were foretold rightly."""
+        return self._surrogate.count
 
     def summary(self) -> Summary:
         """Return how often each setting was tried and accepted, and how many were measured."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -24,6 +26,7 @@ class Annealed:
     """
 
     backwards_per_step = 1
+    rolled_back = False
 
     def __init__(self, optimizer: EmbeddedTuner | StochasticSA) -> None:
         self._optimizer: Any = optimizer
@@ -35,6 +38,10 @@ class Annealed:
     def end_epoch(self) -> None:
         """Cool."""
         self._optimizer.cool()
+
+    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
+        """Leave the last weights."""
+        return contextlib.nullcontext()
 
     def readings(self) -> dict[str, float]:
         """Return the temperature of the last move."""
@@ -111,7 +118,7 @@ class Tuned(Annealed):
 
     def step(self, minibatch: Minibatch) -> StepInfo | None:
         """Make one move; None if the scaler skipped it because a gradient overflowed."""
-        before = self._optimizer.last_step
+        before, undone = self._optimizer.last_step, self._rolled_back()
         if self._scaler is None:
             self._optimizer.step(
                 lambda: self._differentiable(minibatch), objective=self._objective(minibatch)
@@ -119,7 +126,27 @@ class Tuned(Annealed):
         else:
             self._scaled_step(minibatch, self._scaler)
         info = self._optimizer.last_step
+        self.rolled_back = self._rolled_back() > undone
         return None if info is before or info is None else self._told(info)
+
+    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
+        """Give the model the average of its weights, if one is kept."""
+        if self._optimizer.averages:
+            averaged: AbstractContextManager[None] = self._optimizer.averaged(batches)
+            return averaged
+        return super().judged(batches)
+
+    def readings(self) -> dict[str, float]:
+        """Return the temperature of the last move and what is known of unmeasured ones."""
+        probes = self._optimizer.probes
+        told = super().readings()
+        if probes.probed == probes.steps:
+            return told
+        return {**told, "probe_share": probes.share, "rolled_back": probes.rolled_back}
+
+    def _rolled_back(self) -> int:
+        count: int = self._optimizer.probes.rolled_back
+        return count
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of optimizer and scaler."""

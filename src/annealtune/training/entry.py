@@ -137,7 +137,12 @@ class _Run:
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
         try:
-            training, validation = session.scores(self._leave_saved_if_asked)
+            with session.judged():
+                training, validation = session.scores(self._leave_saved_if_asked)
+                best = Best(session.epoch + 1, validation.accuracy, validation.loss)
+                if session.best.is_beaten_by(validation) or session.epoch == 0:
+                    self.directory.save_best(session.model, _facts(best))
+                    session.best = best
         except RunStoppedError:
             self._save()  # only now: the evaluation has put everything back as it was
             raise
@@ -147,9 +152,6 @@ class _Run:
         self.directory.metrics.append(record)
         if moves["settings"]:
             self.directory.moves.append(moves)
-        if session.best.is_beaten_by(validation) or session.epoch == 1:
-            session.best = Best(session.epoch, validation.accuracy, validation.loss)
-            self.directory.save_best(session.model, _facts(session.best))
         self.events.add(record)
         self._save()
         self.progress.epoch(record)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -27,6 +29,7 @@ class Method(Protocol):
     """Makes steps, knows when an epoch ends, can be saved and loaded."""
 
     backwards_per_step: int
+    rolled_back: bool  # whether the last step was spent on undoing the one before
 
     def prepare(self) -> None:
         """Settle what the next minibatch depends on; called before it is made."""
@@ -36,6 +39,13 @@ class Method(Protocol):
 
     def end_epoch(self) -> None:
         """Note the end of an epoch."""
+
+    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
+        """Give the model the weights by which the method is judged, if others than its last.
+
+        Args:
+            batches: from the training set, for what must be computed anew for such weights.
+        """
 
     def readings(self) -> dict[str, float]:
         """Return what the method can tell of itself: temperature, rate or radius."""
@@ -70,7 +80,8 @@ def build(
     if isinstance(options, SsaOptions):
         return GradientFree(build_stochastic_sa(config, options, model), options.objective)
     if isinstance(options, TunedOptions | RandomRateOptions):
-        return _tuned(config, model, scaler, loop or Loop())
+        steps = config.epochs * steps_per_epoch
+        return _tuned(config, model, scaler, loop or Loop(), steps)
     if config.method == "scheduled-sgd":
         starts = [math.ceil(share * config.epochs - 1e-9) for share in options.milestones]
 
@@ -91,12 +102,14 @@ def build(
     )
 
 
-def _tuned(config: RunConfig, model: nn.Module, scaler: GradScaler | None, loop: Loop) -> Tuned:
+def _tuned(
+    config: RunConfig, model: nn.Module, scaler: GradScaler | None, loop: Loop, steps: int
+) -> Tuned:
     options: Any = config.options
     judged_by = options if isinstance(options, AcceptanceOptions) else AcceptanceOptions()
     acceptance = Acceptance(config.method, judged_by, model)
     reads_outputs = acceptance.batch == "same" and scaler is None
-    tuner = build_tuner(config, model, loop, reads_outputs=reads_outputs)
+    tuner = build_tuner(config, model, loop, steps=steps, reads_outputs=reads_outputs)
     has_loop_options = bool(options.loop_options())
     if acceptance.batch == "next":
         return NextMinibatch(
@@ -115,6 +128,7 @@ class Gradient:
     """
 
     backwards_per_step = 1
+    rolled_back = False
 
     def __init__(
         self, optimizer: Optimizer, shape: Callable[[int], float], scaler: GradScaler | None
@@ -145,6 +159,10 @@ class Gradient:
 
     def end_epoch(self) -> None:
         """Do nothing: the shape follows the steps."""
+
+    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
+        """Leave the last weights."""
+        return contextlib.nullcontext()
 
     def readings(self) -> dict[str, float]:
         """Return the rate of the last step."""

@@ -6,6 +6,7 @@ import contextlib
 import copy
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -26,6 +27,8 @@ from annealtune.training.loop import Loop
 from annealtune.training.minibatch import Minibatch
 from annealtune.training.records import EpochTally
 
+# Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
+_RECALIBRATED_ON = 50
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -109,7 +112,8 @@ class Session:
             info = self.method.step(minibatch)
             loss = minibatch.first_loss
             assert loss is not None
-            if loss != loss or loss in (float("inf"), -float("inf")):
+            finite = math.isfinite(loss)
+            if not finite and not self.method.rolled_back:
                 raise NonFiniteLossError(
                     f"method = {self.config.method!r}: the training loss must be finite, got "
                     f"{loss} at step {self.step}: the run has diverged; try a smaller rate"
@@ -117,10 +121,15 @@ class Session:
             self.step += 1
             self.forwards += minibatch.forwards
             self.backwards += self.method.backwards_per_step
-            self.tally.add(loss, info)
+            if finite:
+                self.tally.add(loss, info)
             self.seconds += time.perf_counter() - started
             yield loss
             started = time.perf_counter()
+
+    def judged(self) -> AbstractContextManager[None]:
+        """Give the model the weights that are scored and saved, which may be averages."""
+        return self.method.judged(self.train_batches.sample(_RECALIBRATED_ON, epoch=self.epoch))
 
     def scores(self, check: Callable[[], None]) -> tuple[Scores, Scores]:
         """Return the scores on a sample of the training set and on the validation set."""

@@ -18,6 +18,8 @@ from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.options import AnnealingOptions, TemperatureOptions
 
 DEFAULT_STRATEGY = "simulated-annealing"
+# Not one of those that are given an H: it finds its own.
+SELF_TUNING = "self-tuning"
 
 
 class StrategyOptions(TemperatureOptions):
@@ -33,7 +35,12 @@ class StrategyOptions(TemperatureOptions):
     @field_validator("strategy")
     @classmethod
     def _is_a_strategy(cls, value: str) -> str:
-        return known_name("strategy", value, tuple(STRATEGIES), "package.module:Class")
+        return known_name("strategy", value, cls.strategies(), "package.module:Class")
+
+    @classmethod
+    def strategies(cls) -> tuple[str, ...]:
+        """Return the names that the method knows."""
+        return tuple(STRATEGIES)
 
     @field_validator("strategy_options")
     @classmethod
