@@ -137,13 +137,14 @@ class HeatBath(PlainStrategy):
             "predictions": self._predictions.state_dict(),
             "losses": self._level.state_dict(),
             "best_gain": self._best_gain,
+            "promised": self._promised,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._predictions.load_state_dict(state["predictions"])
         self._level.load_state_dict(state["losses"])
-        self._best_gain = state["best_gain"]
+        self._best_gain, self._promised = state["best_gain"], state["promised"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(tau={self.tau})"

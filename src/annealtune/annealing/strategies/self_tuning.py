@@ -241,6 +241,7 @@ class SelfTuning(PlainStrategy):
             "estimates": list(self._estimates),
             "counts": [self._step, self._epoch, self._epoch_began, self._epoch_length],
             "value": self._value,
+            "promised": self._promised,
             "began": self._began,
             "peak": self.peak,
         }
@@ -251,7 +252,8 @@ class SelfTuning(PlainStrategy):
         self._level.load_state_dict(state["losses"])
         self._estimate, self._estimates = state["estimate"], list(state["estimates"])
         self._step, self._epoch, self._epoch_began, self._epoch_length = state["counts"]
-        self._value, self._began, self.peak = state["value"], state["began"], state["peak"]
+        self._value, self._promised = state["value"], state["promised"]
+        self._began, self.peak = state["began"], state["peak"]
 
     def __repr__(self) -> str:
         length = f"steps={self._steps}" if self._steps is not None else f"epochs={self._epochs}"
