@@ -177,7 +177,8 @@ class SelfTuning(PlainStrategy):
         """Learn what the rate did."""
         worsening = self._level.within_reason(verdict.worsening)
         size = self._level.size(self._value)
-        if self.peak is None and abs(worsening) < _NEGLIGIBLE * size:
+        rising = self.peak is None and not self._estimates
+        if rising and abs(worsening) < _NEGLIGIBLE * size:  # later it may be the parabola's zero
             self._estimate = min(self._estimate * _LEAP, RATES[-1])
             return
         self._parabola.learn(setting["lr"], worsening)
