@@ -34,7 +34,7 @@ from torch.nn import functional
 from torch.optim import SGD, AdamW, Optimizer
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from annealtune import SGDSA, EmbeddedTuner
+from annealtune import SGDSA, Automatic, EmbeddedTuner
 from annealtune.annealing import PAPER_RATES, SimulatedAnnealing, Verdict
 from annealtune.training.models import build
 
@@ -167,18 +167,24 @@ METHODS: dict[str, tuple[Callable[..., None], Callable[[Task], tuple[Any, ...]]]
     "SGD": (plain, lambda t: (sgd(t),)),
     "SGD, zero_grad after the forward": (plain, lambda t: (sgd(t), 0, True)),
     "SGD and a forward without gradients": (plain, lambda t: (sgd(t), 1)),
-    OURS: (ours, lambda t: (SGDSA(t.net),)),
-    "SGDSA, step(loss=, probe=)": (ours_with_probe, lambda t: (SGDSA(t.net),)),
+    OURS: (ours, lambda t: (SGDSA(t.net, temperature=Automatic()),)),
+    "SGDSA, step(loss=, probe=)": (
+        ours_with_probe,
+        lambda t: (SGDSA(t.net, temperature=Automatic()),),
+    ),
     "SGDSA, every step undone": (ours, lambda t: (SGDSA(t.net, strategy=Refusal(0.0)),)),
     "SGDSA, paper-code": (ours, lambda t: (paper_code(t),)),
     "the authors' procedure": (authors_procedure, lambda _: (PAPER_RATES, random.Random(0))),
     "SAM": (sam, lambda t: (sgd(t),)),
     "SGD, momentum": (plain, lambda t: (sgd(t, 0.9),)),
-    "EmbeddedTuner(SGD, momentum)": (ours, lambda t: (EmbeddedTuner(sgd(t, 0.9), model=t.net),)),
+    "EmbeddedTuner(SGD, momentum)": (
+        ours,
+        lambda t: (EmbeddedTuner(sgd(t, 0.9), model=t.net, temperature=Automatic()),),
+    ),
     "AdamW": (plain, lambda t: (AdamW(t.net.parameters()),)),
     "EmbeddedTuner(AdamW)": (
         ours,
-        lambda t: (EmbeddedTuner(AdamW(t.net.parameters()), model=t.net),),
+        lambda t: (EmbeddedTuner(AdamW(t.net.parameters()), model=t.net, temperature=Automatic()),),
     ),
 }
 

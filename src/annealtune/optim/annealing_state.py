@@ -55,6 +55,8 @@ class AnnealingState:
             raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
         self.owner = owner
         self.strategy = copy.deepcopy(strategy)
+        # Asked once: to ask a protocol takes longer than the rest of a step's bookkeeping.
+        self._comparing = self.strategy if isinstance(self.strategy, Comparing) else None
         self.rng = random.Random(operator.index(seed))
         self.step = 0
         self.tally = Tally(tuple(neighborhood or ()))
@@ -93,17 +95,17 @@ class AnnealingState:
     @property
     def compares(self) -> bool:
         """Whether the strategy measures several candidates a step."""
-        return isinstance(self.strategy, Comparing) and self.strategy.candidates > 1
+        return self._comparing is not None and self._comparing.candidates > 1
 
     def shortlist(self, neighborhood: Neighborhood) -> tuple[Setting, ...]:
         """Return the candidates to measure."""
-        assert isinstance(self.strategy, Comparing)
-        return self.strategy.shortlist(neighborhood, self.rng)
+        assert self._comparing is not None
+        return self._comparing.shortlist(neighborhood, self.rng)
 
     def select(self, value: float, measured: dict[Setting, float]) -> Setting:
         """Return the best candidate by the strategy's own rule."""
-        assert isinstance(self.strategy, Comparing)
-        selected = self.strategy.select(value, measured)
+        assert self._comparing is not None
+        selected = self._comparing.select(value, measured)
         if selected not in measured:
             raise ValueError(
                 f"{self.owner}(strategy=...) must select one of the settings that were measured, "

@@ -67,7 +67,7 @@ class Minibatch:
         """Return the loss with its gradient in place, whatever of that the closure does itself."""
         if self._closure is None:
             return self._loss
-        with self._guard.first_forward() as watch:
+        with self._guard.first_forward(self._closure) as watch:
             loss, *judged = self._parts(self._closure())
         value = scalar(self._owner, "closure", loss)
         if not watch.called_backward:

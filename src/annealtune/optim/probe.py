@@ -8,6 +8,7 @@ flags and random number generators as they were.
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
@@ -24,6 +25,9 @@ ProbeMode = Literal["train", "eval"]
 # Whether an evaluation builds a graph: never, if the evaluated function enables it, or always.
 Graph = Literal["never", "if-enabled", "always"]
 
+# So many times a closure is watched.
+_PLAIN_RUNS = 3
+_UNWATCHED = contextlib.nullcontext()
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
@@ -114,6 +118,8 @@ class Probe:
         self.mode = mode
         self._recorder = ForwardRecorder()
         self._own_gradients: list[tuple[Tensor, int, int]] = []
+        # How often closures were seen that only return a loss, by their code.
+        self._plain_runs: dict[Any, int] = {}
         if model is not None:
             model.register_forward_pre_hook(self._recorder)
             self._unhook_when_deleted(model)
@@ -144,11 +150,23 @@ class Probe:
             self._recorder.forget_abandoned(self._model)
 
     @contextlib.contextmanager
-    def first_forward(self) -> Iterator[GradientWatch]:
-        """Run a closure that is to leave a gradient; its random state is known to the caller."""
+    def first_forward(self, closure: Callable[[], Any]) -> Iterator[GradientWatch]:
+        """Run a closure that is to leave a gradient; its random state is known to the caller.
+
+        To watch costs a few percent of a small net. A closure whose code only returned a loss
+        several times is not watched any more; if it calls ``backward`` after all, torch refuses to
+        go through the graph twice. Where something is compiled the watch goes on, for a compiled
+        net belongs to the mode it was compiled in.
+        """
         self._drop_own_gradients()
-        with self._recorder.pause(), torch.enable_grad(), GradientWatch() as watch:
+        watch = GradientWatch()
+        code = getattr(closure, "__code__", None)
+        watched = self._plain_runs.get(code, 0) < _PLAIN_RUNS
+        with self._recorder.pause(), torch.enable_grad(), watch if watched else _UNWATCHED:
             yield watch
+        plain = code is not None and not (watch.called_backward or watch.needs_graph)
+        if watched and plain and not _has_compiled():
+            self._plain_runs[code] = self._plain_runs.get(code, 0) + 1
 
     def note_own_gradients(self) -> None:
         """Remember the gradients as made by the optimizer itself, for a closure that did not."""
@@ -238,10 +256,18 @@ class Probe:
     def _unhook_when_deleted(self, model: nn.Module) -> None:
         weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plain_runs": {}}  # code cannot be pickled
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._model is not None:
             self._unhook_when_deleted(self._model)
+
+
+def _has_compiled() -> bool:
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    return dynamo is not None and bool(dynamo.counters["frames"])
 
 
 def _unhook(hooks: Callable[[], dict[int, Any] | None], recorder: ForwardRecorder) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from annealtune.annealing import Predicted, Screenable, Setting, Strategy
 from annealtune.annealing.loss_level import LossLevel
@@ -63,8 +63,7 @@ class Surrogate:
         self._foretold = None
         if not self._screens:
             return None
-        assert isinstance(strategy, Screenable)
-        bound = strategy.bound(value, rng)
+        bound = cast(Screenable, strategy).bound(value, rng)  # as the constructor has found out
         compare = self._rng.random() < _MEASURED_ANYWAY
         worsening = self._predictions.worsening(setting)
         if bound is None or not self._is_clear(setting, worsening, bound):
