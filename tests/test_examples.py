@@ -40,6 +40,10 @@ PROMISES = {
         r"bred: .* test accuracy (\d+\.\d)%\nannealed: .* test accuracy (\d+\.\d)%",
         lambda bred, annealed: bred > 70 and annealed > 85,
     ),
+    "nothing_to_tune": (
+        r"(\d+)% of the steps were measured\ntest accuracy (\d+\.\d)%",
+        lambda measured, accuracy: measured < 20 and accuracy > 93,
+    ),
     "own_strategy": (
         r"lr=10.0 +\d+ +\S+ +(\d+\.\d)%(?s:.*)test accuracy (\d+\.\d)% with Patience",
         lambda accepted, accuracy: accepted < 20 and accuracy > 85,

@@ -1,0 +1,36 @@
+"""Nothing is given: AdamW finds its learning rates in the first steps and measures few after them."""
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, random_split
+
+from annealtune import EmbeddedTuner
+
+EPOCHS = 15
+
+torch.manual_seed(0)
+pixels, labels = load_digits(return_X_y=True)
+digits = TensorDataset(torch.tensor(pixels / 16, dtype=torch.float32), torch.tensor(labels))
+training, test = random_split(digits, [1437, 360])
+batches = DataLoader(training, batch_size=64, shuffle=True)
+
+model = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 10))
+loss_fn = nn.CrossEntropyLoss()
+opt = EmbeddedTuner(
+    torch.optim.AdamW(model.parameters()), model=model, total_steps=EPOCHS * len(batches)
+)
+
+for _ in range(EPOCHS):
+    for x, y in batches:
+        opt.step(lambda: loss_fn(model(x), y))
+
+# The average of the last weights; the statistics of BatchNorm are computed anew for it.
+with opt.averaged(batches):
+    model.eval()
+    with torch.no_grad():
+        x, y = test[:]
+        accuracy = (model(x).argmax(1) == y).double().mean().item()
+model.train()  # here the model has its own weights again
+print(f"peak rate {opt.strategy.peak:.2g}, {opt.probes.share:.0%} of the steps were measured")
+print(f"test accuracy {accuracy:.1%}")
