@@ -52,6 +52,23 @@ def _picture(model, optimizer):
     }
 
 
+def _loss_after(net, base, setting, loss_of, start):
+    """Work out on copies what a step of the base with a setting makes of the loss of a net."""
+    twin, now = copy.deepcopy(net), torch.get_rng_state()
+    optimizer = type(base)(twin.parameters(), lr=0.1)
+    optimizer.load_state_dict(copy.deepcopy(base.state_dict()))
+    for group in optimizer.param_groups:
+        group.update(setting)
+    torch.set_rng_state(start)  # dropout repeats its mask; BatchNorm uses the minibatch alone
+    loss_of(twin).backward()
+    optimizer.step()
+    torch.set_rng_state(start)
+    with torch.no_grad():
+        value = loss_of(twin).item()
+    torch.set_rng_state(now)
+    return value
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     torch.manual_seed(2019)
@@ -90,6 +107,11 @@ def bits():
 @pytest.fixture(scope="session")
 def picture():
     return _picture
+
+
+@pytest.fixture(scope="session")
+def loss_after():
+    return _loss_after
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ class Snapshot:
         for p, gradient in self._gradients:
             if p.grad is not gradient:
                 p.grad = gradient
-        if self._gradient_copies:
+        if self._gradient_copies and self._gradients:  # not after `release`
             _copy(self._present_gradients(), self._gradient_copies)
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:

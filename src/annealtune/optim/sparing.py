@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -57,12 +58,12 @@ class SparingWrapper(OptimizerWrapper):
 
     @property
     def probes(self) -> ProbeCount:
-        """How many steps were measured, and whether the others were foretold rightly."""
-        return self._surrogate.count
+        """How many steps were measured so far, and whether the others were foretold rightly."""
+        return dataclasses.replace(self._surrogate.count)
 
     def summary(self) -> Summary:
         """Return how often each setting was tried and accepted, and how many were measured."""
-        return self._annealing.tally.summary(self._surrogate.count)
+        return self._annealing.tally.summary(self.probes)
 
     def _foretell(self, setting: Setting, value: float) -> Predicted | None:
         """Return the value that the step leads to, where it need not be measured."""
@@ -85,6 +86,10 @@ class SparingWrapper(OptimizerWrapper):
         self._annealing.retract(held.info, value)
         self._surrogate.note_rollback()
         return True
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._held = None  # as in `_own_state`
+        return super().__getstate__()
 
     def _own_state(self) -> dict[str, Any]:
         # A loaded run could not undo the last step, so a run that was saved must not either.

@@ -54,6 +54,7 @@ class VariableNeighborhood(HillClimbing):
     """
 
     picks_settings = True
+    bound = None  # type: ignore[assignment]  # it learns from every move: none can be foretold
 
     def __init__(
         self,
