@@ -55,16 +55,16 @@ class WeightAverage:
     def add(self) -> None:
         """Take the present weights into the average."""
         self.count += 1
-        present = self._tensors()
-        if len(self._means) != len(present):  # the first time, or a group was added
-            self._means = [t.clone() for t in present]
-            return
+        present = [_widened(t) for t in self._tensors()]
+        known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
-        if all(type(t) in (Tensor, nn.Parameter) for t in present):
-            torch._foreach_lerp_(self._means, present, share)
+        if known and all(type(t) in (Tensor, nn.Parameter) for t in known):
+            torch._foreach_lerp_(self._means, known, share)
         else:  # subclasses, such as the sharded tensors of FSDP, know no foreach
-            for mean, tensor in zip(self._means, present, strict=True):
+            for mean, tensor in zip(self._means, known, strict=True):
                 mean.lerp_(tensor, share)
+        # All of them the first time; later the weights of a group that was added.
+        self._means += [t.clone() for t in present[len(known) :]]
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
@@ -102,25 +102,38 @@ class WeightAverage:
             buffers.put_back()
 
     def _tensors(self) -> list[Tensor]:
-        """Return the weights that are trained, then the statistics of BatchNorm."""
+        """Return the statistics of BatchNorm, then the weights: added groups come last."""
         weights = [p for group in self._base.param_groups for p in group["params"]]
         layers = [] if self._model is None else _norms(self._model)
         statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
-        return [p for p in weights if p.is_floating_point()] + [
-            t for t in statistics if t is not None
+        return [t for t in statistics if t is not None] + [
+            p for p in weights if p.is_floating_point()
         ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average and how many weights are in it."""
         return {"count": self.count, "means": [mean.clone() for mean in self._means]}
 
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Refuse a state that does not fit.
+
+        Raises:
+            ValueError: if it is the average of other weights or other BatchNorm layers.
+        """
+        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), state["means"]))
+        if given != own[: len(given)]:
+            raise ValueError(
+                f"{self._owner}.load_state_dict: the average must be one of the same weights and "
+                f"BatchNorm layers, here {len(own)} tensors, got {len(given)} of other shapes; is "
+                "a model given here and not there?"
+            )
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self.count = state["count"]
-        present = self._tensors()
         self._means = [
-            mean.to(device=own.device, dtype=own.dtype, copy=True)
-            for mean, own in zip(state["means"], present, strict=bool(state["means"]))
+            mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
+            for mean, own in zip(state["means"], self._tensors(), strict=False)
         ]
 
 
@@ -154,6 +167,12 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
         start.restore()
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """Return half precision in single: it would lose what little a late step adds to a mean."""
+    half = tensor.dtype in (torch.float16, torch.bfloat16)
+    return tensor.float() if half else tensor
 
 
 def _norms(model: nn.Module) -> list[_NormBase]:

@@ -244,6 +244,7 @@ class EmbeddedTuner(SparingWrapper):
         return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
 
     def _check_own_state(self, state: dict[str, Any]) -> None:
+        super()._check_own_state(state)
         self._controls.check_resting(state.get("loop", {}))
         if state.get("picked") is not None:
             self._annealing.check_picked(restored(state["picked"]), self.neighborhood)

@@ -91,6 +91,14 @@ class Snapshot:
             else:
                 state[key] = entry
 
+    @torch.no_grad()
+    def slope(self) -> float:
+        """Return the change of the loss that the gradient promises for the step made since."""
+        copies = {id(t): c for t, c in zip(self._tensors, self._copies, strict=False)}
+        pairs = [(p, g) for p, g in self._gradients if g is not None and not g.is_sparse]
+        parts = [torch.sum((p - copies[id(p)]) * g) for p, g in pairs if id(p) in copies]
+        return float(torch.stack([part.double() for part in parts]).sum()) if parts else 0.0
+
     def release(self) -> None:
         """Let go of the gradients, so that ``zero_grad`` frees them; the copies stay for reuse."""
         self._gradients = []

@@ -68,7 +68,9 @@ class SparingWrapper(OptimizerWrapper):
     def _foretell(self, setting: Setting, value: float) -> Predicted | None:
         """Return the value that the step leads to, where it need not be measured."""
         annealing = self._annealing
-        return self._surrogate.foretell(annealing.strategy, setting, value, annealing.rng)
+        return self._surrogate.foretell(
+            annealing.strategy, setting, value, annealing.rng, self._tentative.slope
+        )
 
     def _learn(self, info: StepInfo) -> None:
         """Take in a step after its verdict; one that was kept unmeasured can still be undone."""
@@ -99,6 +101,11 @@ class SparingWrapper(OptimizerWrapper):
             "surrogate": self._surrogate.state_dict(),
             "average": None if self._average is None else self._average.state_dict(),
         }
+
+    def _check_own_state(self, state: dict[str, Any]) -> None:
+        super()._check_own_state(state)
+        if self._average is not None and state.get("average") is not None:
+            self._average.check(state["average"])
 
     def _load_own_state(self, state: dict[str, Any]) -> None:
         super()._load_own_state(state)

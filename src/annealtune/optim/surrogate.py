@@ -7,18 +7,21 @@ matters where the prediction lies near that bound.
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
+from collections.abc import Callable
 from typing import Any, Literal, cast
 
 from annealtune.annealing import Predicted, Screenable, Setting, Strategy
 from annealtune.annealing.loss_level import LossLevel
 from annealtune.annealing.predictions import Predictions
+from annealtune.annealing.slope_ratios import SlopeRatios
 from annealtune.optim.step_info import ProbeCount, StepInfo
 
 Probing = Literal["always", "screened"]
 
 # A verdict is foretold if the prediction is so many of its usual errors away from the bound ...
-_MARGIN = 4.0
+_MARGIN = 3.0
 # ... and rests on so many measurements.
 _LEAST_MEASURED = 8
 # One in so many of the foretold moves is measured all the same: the fit must stay young, and the
@@ -51,32 +54,54 @@ class Surrogate:
         self._screens = probing == "screened"
         self._rng = random.Random(f"probes of {seed}")
         self._predictions = Predictions()
+        self._ratios = SlopeRatios()
+        self._slope = 0.0  # size of what the gradient promises of the move under way, if computed
         self._level = LossLevel()
         self._probe_next = False
         self._foretold: bool | None = None  # the verdict of the move that is under way
         self.count = ProbeCount()
 
     def foretell(
-        self, strategy: Strategy, setting: Setting, value: float, rng: random.Random
+        self,
+        strategy: Strategy,
+        setting: Setting,
+        value: float,
+        rng: random.Random,
+        slope: Callable[[], float],
     ) -> Predicted | None:
-        """Return the value that a move leads to, or None if it must be measured."""
-        self._foretold = None
+        """Return the value that a move leads to, or None if it must be measured.
+
+        Args:
+            strategy: decides on the move.
+            setting: of the move.
+            value: at its start.
+            rng: the strategy's generator.
+            slope: computes what the gradient promises of the move.
+        """
+        self._foretold, self._slope = None, 0.0
         if not self._screens:
             return None
         bound = cast(Screenable, strategy).bound(value, rng)  # as the constructor has found out
         compare = self._rng.random() < _MEASURED_ANYWAY
-        worsening = self._predictions.worsening(setting)
-        if bound is None or not self._is_clear(setting, worsening, bound):
+        worsening = None if bound is None else self._worsening(setting, bound, slope)
+        if bound is None or worsening is None:
             return None
         self._foretold = worsening <= bound
         return None if compare or self._probe_next else Predicted(value + worsening)
 
-    def _is_clear(self, setting: Setting, worsening: float, bound: float) -> bool:
-        return (
-            self._predictions.measured(setting) >= _LEAST_MEASURED
-            and self._predictions.reaches(setting)
-            and abs(worsening - bound) > _MARGIN * self._predictions.spread(setting)
-        )
+    def _worsening(
+        self, setting: Setting, bound: float, slope: Callable[[], float]
+    ) -> float | None:
+        """Predict the worsening of a move, if that is sure enough to decide on it."""
+        if bound == math.inf:  # whatever it is, it will be kept
+            known = self._predictions.measured(setting) >= _LEAST_MEASURED
+            sure = known and self._predictions.reaches(setting)
+            return self._predictions.worsening(setting) if sure else None
+        self._slope = abs(slope())
+        worsening = self._slope * self._ratios.mean(setting)
+        error = self._slope * self._ratios.deviation(setting)
+        known = self._ratios.measured(setting) >= _LEAST_MEASURED
+        return worsening if known and abs(worsening - bound) > _MARGIN * error else None
 
     def learn(self, info: StepInfo) -> None:
         """Take in a move after its verdict."""
@@ -86,7 +111,10 @@ class Surrogate:
             return
         self._level.see(info.loss)
         if info.probed:
-            self._predictions.learn(info.setting, self._level.within_reason(info.worsening))
+            worsening = self._level.within_reason(info.worsening)
+            self._predictions.learn(info.setting, worsening)
+            if self._slope > 0:
+                self._ratios.learn(info.setting, worsening / self._slope)
             if self._foretold is not None and not self._probe_next:
                 self.count.compared += 1
                 self.count.agreed += self._foretold == info.accepted
@@ -107,6 +135,7 @@ class Surrogate:
         return {
             "random": [version, list(words), next_gauss],
             "predictions": self._predictions.state_dict(),
+            "ratios": self._ratios.state_dict(),
             "level": self._level.state_dict(),
             "probe_next": self._probe_next,
             "count": dataclasses.asdict(self.count),
@@ -117,6 +146,7 @@ class Surrogate:
         version, words, next_gauss = state["random"]
         self._rng.setstate((version, tuple(words), next_gauss))
         self._predictions.load_state_dict(state["predictions"])
+        self._ratios.load_state_dict(state["ratios"])
         self._level.load_state_dict(state["level"])
         self._probe_next = state["probe_next"]
         self.count = ProbeCount(**state["count"])

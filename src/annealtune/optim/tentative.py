@@ -86,6 +86,10 @@ class TentativeStep:
         self._controls.put_back()
         self.keep()
 
+    def slope(self) -> float:
+        """Return the change of the loss that the gradient promises for the tentative step."""
+        return self._before.slope()
+
     def take_back(self) -> None:
         """Undo the last step after it was kept; only weights, state and options of the base."""
         self._before.restore()
