@@ -34,8 +34,8 @@ def a_line(make_net, make_batches):
 
 
 def a_net(make_net, make_batches):
-    rates = grid(lr=[0.01, 0.03, 0.1, 30.0, 100.0])
-    return make_net(), F.cross_entropy, rates, make_batches(400, size=64)
+    rates = grid(lr=[0.01, 0.1, 1.0, 10.0, 30.0])  # the last three gain or worsen, as it happens
+    return make_net(), F.cross_entropy, rates, make_batches(400)
 
 
 @pytest.mark.parametrize(
@@ -74,10 +74,9 @@ def test_the_verdicts_are_those_of_the_full_test(
     count = tuner.summary().probes
     assert count.steps == len(batches)
     assert count.probed == net.forwards - len(batches)
-    assert count.share == count.probed / 400 < 0.95
+    assert count.share == count.probed / 400 < 0.7
     assert len(foretold) == count.steps - count.probed
-    if problem is a_line:
-        assert False in foretold  # rejections too
+    assert set(foretold) == {True, False}
     assert count.agreed == count.compared > 0
     assert count.rolled_back == 0
 

@@ -49,6 +49,7 @@ class WeightAverage:
         self._base = base
         self._model = model
         self._means: list[Tensor] = []
+        self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
         self.count = 0
 
     @torch.no_grad()
@@ -104,7 +105,9 @@ class WeightAverage:
     def _tensors(self) -> list[Tensor]:
         """Return the statistics of BatchNorm, then the weights: added groups come last."""
         weights = [p for group in self._base.param_groups for p in group["params"]]
-        layers = [] if self._model is None else _norms(self._model)
+        if self._layers is None or len(self._means) == 0:
+            self._layers = [] if self._model is None else _norms(self._model)
+        layers = self._layers
         statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
         return [t for t in statistics if t is not None] + [
             p for p in weights if p.is_floating_point()

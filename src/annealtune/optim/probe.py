@@ -120,6 +120,7 @@ class Probe:
         self._own_gradients: list[tuple[Tensor, int, int]] = []
         # How often closures were seen that only return a loss, by their code.
         self._plain_runs: dict[Any, int] = {}
+        self._evaluated: list[nn.Module] | None = None  # modules, at the last evaluation
         if model is not None:
             model.register_forward_pre_hook(self._recorder)
             self._unhook_when_deleted(model)
@@ -202,7 +203,7 @@ class Probe:
                 them, a function that somebody wrote for the accept test may try others.
         """
         now = RandomState.capture()
-        modules = self._modules()
+        modules = self._evaluated = self._modules()
         parameters = self._parameters(modules)
         gradients = [(p, p.grad) for p in parameters]
         differentiated = [p for p, gradient in gradients if gradient is not None]
@@ -225,7 +226,9 @@ class Probe:
 
     def buffers(self) -> guards.Buffers:
         """Copy the buffers, for a forward that may have to be taken back."""
-        return guards.Buffers(self._modules(), self._buffers)
+        # Those of the last evaluation: to look for modules takes longer than to copy buffers.
+        modules = self._modules() if self._evaluated is None else self._evaluated
+        return guards.Buffers(modules, self._buffers)
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
@@ -257,7 +260,7 @@ class Probe:
         weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plain_runs": {}}  # code cannot be pickled
+        return {**self.__dict__, "_plain_runs": {}, "_evaluated": None}  # code cannot be pickled
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -135,7 +135,7 @@ def _copied(tensors: list[Tensor], copies: list[Tensor]) -> list[Tensor]:
 
 
 def _fits(t: Tensor, c: Tensor) -> bool:
-    return t.shape == c.shape and t.dtype == c.dtype and t.device == c.device
+    return t.dtype is c.dtype and t.shape == c.shape and t.device == c.device
 
 
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
