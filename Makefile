@@ -15,10 +15,10 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all check bench format clean
+.PHONY: help demo test test-all check bench bench-quality format clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(INSTALLED)  ## train with and without annealing on a small data set; ends in a report page
 	rm -rf studies/demo
@@ -36,8 +36,18 @@ check: $(INSTALLED)  ## format, lint and types only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## what one step costs beside plain SGD
+bench: $(INSTALLED)  ## what one step costs beside the bare optimizer
 	$(BIN)/python benchmarks/step_cost.py
+	$(BIN)/python -m benchmarks.default_cost
+
+# Runs of hours; started again it goes on. Data and text: see python -m benchmarks.quality --help
+QUALITY := OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.quality
+bench-quality: $(INSTALLED)  ## what the methods reach beside their peers, and runs ten times as long
+	$(PIP_INSTALL) -e '.[bench]'
+	$(QUALITY) --jobs 2
+	$(QUALITY) --jobs 2 --base-lr-factor 0.01,0.1,10,100 --loss-factor 1e-3,1e3
+	$(QUALITY) --jobs 2 --length-factor 10 --seeds 0
+	$(QUALITY) --page docs/results/quality.html
 
 format: $(INSTALLED)  ## rewrite the files as `make test` wants them
 	$(BIN)/ruff format .

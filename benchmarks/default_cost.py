@@ -1,6 +1,6 @@
 """What the default costs beside its bare base optimizer: few steps are measured, none is chosen.
 
-    python benchmarks/default_cost.py [--steps N] [--block N]
+    python -m benchmarks.default_cost [--steps N] [--block N]
 
 VGG16 at a quarter of its widths (batch 128) and a small GPT (batch 32, 64 characters) on random
 data, AdamW and SGD with momentum, one thread. Base and default take turns in blocks of a few steps,
