@@ -95,7 +95,9 @@ class Snapshot:
     def slope(self) -> float:
         """Return the change of the loss that the gradient promises for the step made since."""
         copies = {id(t): c for t, c in zip(self._tensors, self._copies, strict=False)}
-        pairs = [(p, g) for p, g in self._gradients if g is not None and not g.is_sparse]
+        moved = [p for p, gradient in self._gradients if gradient is not None]
+        gradients = self._gradient_copies or self._present_gradients()  # as they were before it
+        pairs = [(p, g) for p, g in zip(moved, gradients, strict=True) if not g.is_sparse]
         parts = [torch.sum((p - copies[id(p)]) * g) for p, g in pairs if id(p) in copies]
         return float(torch.stack([part.double() for part in parts]).sum()) if parts else 0.0
 

@@ -119,6 +119,7 @@ class Surrogate:
                 self.count.compared += 1
                 self.count.agreed += self._foretold == info.accepted
             self._probe_next = False
+        self._foretold, self._slope = None, 0.0  # the next one may be resolved by hand
 
     def is_broken(self, value: float) -> bool:
         """Tell whether a loss shows that the move before it should have been measured."""
