@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from annealtune.annealing import SelfTuning
@@ -12,11 +14,15 @@ from annealtune.optim.annealing_state import check_length
 
 # Along a bare gradient the best rate of one step is too large for the next ones.
 _CAUTION_WITH_SGD = 4.0
+# With BatchNorm it is too small: the loss of a minibatch is taken with its own statistics, and is
+# steepest at the start.
+_CAUTION_WITH_BATCH_NORM = 1 / 3
 
 
 def self_tuning(
     owner: str,
     base: Optimizer,
+    model: nn.Module | None,
     given: tuple[Any, Any, Any],
     accept_on: Any,
     epochs: int | None,
@@ -27,6 +33,7 @@ def self_tuning(
     Args:
         owner: name of the optimizer's class, for messages.
         base: the optimizer whose rate is wanted.
+        model: the module that is trained, if known.
         given: neighborhood, temperature and strategy; whatever of them is given is obeyed.
         accept_on: what the accept test compares; only the loss follows a parabola.
         epochs: planned number of epochs, if known.
@@ -45,4 +52,7 @@ def self_tuning(
             f"one learning rate, got rates {sorted(rates)}"
         )
     caution = _CAUTION_WITH_SGD if isinstance(base, torch.optim.SGD) else 1.0
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    if any(isinstance(module, _BatchNorm) for module in modules):
+        caution *= _CAUTION_WITH_BATCH_NORM
     return SelfTuning(total_steps, epochs, caution=caution)

@@ -110,7 +110,7 @@ class EmbeddedTuner(SparingWrapper):
         compatibility.check_base(owner, base)
         self._controls = Controls(owner, base, loop, group_scales)
         given = (neighborhood, temperature, strategy)
-        tuning = self_tuning(owner, base, given, accept_on, epochs, total_steps)
+        tuning = self_tuning(owner, base, model, given, accept_on, epochs, total_steps)
         if tuning is not None:
             neighborhood, strategy = tuning.neighborhood(), tuning
         self.neighborhood = self._controls.fit(neighborhood)

@@ -25,8 +25,8 @@ RATES = tuple(float(f"{10 ** (exponent / 8):.3g}") for exponent in range(-72, 41
 # Where the search begins: below every rate that matters, so that nothing depends on it.
 _FIRST_RATE = 1e-7
 # A move that changes the loss by less than this share of it tells nothing but that it was small.
-_NEGLIGIBLE = 1e-3
-_LEAP = 10.0
+_NEGLIGIBLE = 1e-4
+_LEAP = 3.0
 # Otherwise the estimate rises and falls by no more than these factors a step.
 _RISE = 1.3
 _FALL = 3.0
@@ -39,9 +39,6 @@ _LEAST_ESTIMATES = 10
 _MULTIPLES = (0.5, 1.0, 2.0)
 # Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
 _FORGETTING = 0.95
-# The peak lies between the bottom of the parabola and its zero, at twice that rate: the run decays
-# from it, and what gains most in one step is too little for many.
-_BEYOND_THE_BOTTOM = 1.5
 # What breaks the loss after the search halves the peak.
 _CUT = 0.5
 
@@ -52,8 +49,8 @@ class SelfTuning(PlainStrategy):
     The search, in the first steps, each of them measured: an estimate r starts far below every
     sensible rate and leaps up while the loss hardly moves. Then rates r/2, r and 2r are tried, a
     parabola is fitted to what they did, and r follows its bottom :math:`-a/2b`, slowly upwards.
-    What worsens the loss by more than a fifth of it is undone. The peak is one and a half times
-    the geometric mean of the estimates in the last half of the search.
+    What worsens the loss by more than a fifth of it is undone. The peak is the
+    geometric mean of the estimates in the last half of the search.
 
     The run: H is half, one and two times the peak; where the length is known, times the share of
     the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
@@ -82,7 +79,7 @@ class SelfTuning(PlainStrategy):
         ...     verdict = strategy.decide(loss, loss * (1 - 10 * rate + 50 * rate**2), rng)
         ...     strategy.observe(Setting({"lr": rate}), verdict)
         ...     strategy.tick("step")
-        >>> 0.14 < strategy.peak < 0.16
+        >>> 0.09 < strategy.peak < 0.11
         True
     """
 
@@ -210,7 +207,7 @@ class SelfTuning(PlainStrategy):
         self._step += 1
         if self.peak is None and self._has_searched():
             last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
-            self.peak = _BEYOND_THE_BOTTOM * statistics.geometric_mean(last) / self._caution
+            self.peak = statistics.geometric_mean(last) / self._caution
             self._began = self._progress()
 
     def _has_searched(self) -> bool:
