@@ -197,6 +197,15 @@ def test_a_model_without_such_layers_needs_no_forward(make_batches):
         pass
 
 
+def test_a_loader_that_is_used_up_is_refused(net, make_batches, picture):
+    tuner = tuned(net)
+    train(net, tuner, make_batches(3))
+    before = picture(net, tuner)
+    with pytest.raises(ValueError, match="must be given minibatches"), tuner.averaged(iter(())):
+        pytest.fail("the weights must not be given to anybody")
+    assert picture(net, tuner) == before
+
+
 def test_a_loader_needs_a_model(net, make_batches):
     tuner = tuned(net.parameters())
     train(net, tuner, make_batches(3))

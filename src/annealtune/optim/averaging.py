@@ -149,6 +149,9 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
     Args:
         model: whose layers are recalibrated; without such layers nothing is evaluated.
         loader: minibatches, or tuples that begin with them.
+
+    Raises:
+        ValueError: if there are none.
     """
     layers = _norms(model)
     if not layers:
@@ -163,9 +166,15 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
                 layer.reset_running_stats()
                 layer.momentum = None  # a plain mean
                 layer.training = True
-            for batch in loader:
+            count = 0
+            for count, batch in enumerate(loader, start=1):
                 inputs = batch[0] if isinstance(batch, tuple | list) else batch
                 model(inputs.to(device))
+        if not count:
+            raise ValueError(
+                "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
+                f"from, got none from {loader!r}; an iterator can be used up only once"
+            )
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
