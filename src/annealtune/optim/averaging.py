@@ -166,11 +166,12 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
                 layer.reset_running_stats()
                 layer.momentum = None  # a plain mean
                 layer.training = True
-            count = 0
-            for count, batch in enumerate(loader, start=1):
+            is_empty = True
+            for batch in loader:
+                is_empty = False
                 inputs = batch[0] if isinstance(batch, tuple | list) else batch
                 model(inputs.to(device))
-        if not count:
+        if is_empty:
             raise ValueError(
                 "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
                 f"from, got none from {loader!r}; an iterator can be used up only once"
