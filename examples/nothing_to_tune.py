@@ -1,4 +1,4 @@
-"""Nothing is given: AdamW finds its learning rates in the first steps and measures few after them."""
+"""Nothing is given: AdamW finds its learning rates itself, and few of its steps are measured."""
 
 import torch
 from sklearn.datasets import load_digits
