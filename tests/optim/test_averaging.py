@@ -327,3 +327,43 @@ def test_a_group_that_is_added_later_is_averaged_from_then_on(net, make_batches)
             mean = mean + 10 / (n + 9) * (value.double() - mean)
         torch.testing.assert_close(new.double(), mean, rtol=1e-4, atol=1e-6)
     assert not torch.equal(new, before)
+
+
+def test_nothing_is_trained_or_saved_within_it(net, make_batches, loss_of):
+    tuner = tuned(net)
+    train(net, tuner, make_batches(20))
+    with tuner.averaged():
+        for method in (lambda: tuner.step(loss_of), tuner.state_dict, tuner.averaged):
+            with pytest.raises(RuntimeError, match=r"must not be called within averaged\(\)"):
+                method()
+    tuner.step(loss_of)
+
+
+def test_frozen_statistics_stay(net, make_batches):
+    net.norm.eval()
+    net.norm.running_mean.fill_(3.0)
+    tuner = tuned(net)
+    train(net, tuner, make_batches(20))
+    with tuner.averaged(make_batches(3)):
+        assert net.norm.running_mean.eq(3.0).all()
+
+
+def test_an_autocast_around_it_sees_the_weights_of_the_moment(net, make_batches):
+    x, _ = make_batches(1)[0]
+    tuner = tuned(net)
+    train(net, tuner, make_batches(20))
+    net.eval()
+    with torch.no_grad():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            own = net(x)
+        with tuner.averaged(), torch.autocast("cpu", dtype=torch.bfloat16):
+            averaged = net(x)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            before = net(x)
+            with tuner.averaged():
+                within = net(x)
+            after = net(x)
+    assert torch.equal(before, own)
+    assert torch.equal(within, averaged)
+    assert torch.equal(after, own)
+    assert not torch.equal(own, averaged)

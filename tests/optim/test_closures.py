@@ -233,7 +233,7 @@ def test_an_objective_is_evaluated_before_and_after(net, batch, loss_of):
         calls.append(torch.is_grad_enabled())
         return (net(x).argmax(1) != y).float().mean()
 
-    tuner = SGDSA(net)
+    tuner = SGDSA(net, temperature=1.0)
     tuner.step(loss_of, objective=objective)
     assert calls == [False, False]
     assert (net.forwards, CountedBackward.calls, net.graphs) == (3, 1, 1)
@@ -454,3 +454,46 @@ def test_an_objective_may_change_the_weights_that_it_looks_at(make_net, make_bat
         verdicts.add(rounding.last_step.accepted)
     assert verdicts == {True, False}
     assert picture(one, rounding) == picture(other, copying)
+
+
+@pytest.mark.parametrize("from_step", [0, 2, 7])
+def test_a_closure_may_differentiate_now_and_then(make_net, batch, from_step):
+    x, y = batch
+    net, step = make_net(), 0
+    tuner = EmbeddedTuner(
+        torch.optim.SGD(net.parameters(), lr=0.01), model=net, neighborhood=grid(lr=[0.01])
+    )
+
+    def closure():
+        loss = F.cross_entropy(net(x), y)
+        if step >= from_step:
+            (gradient,) = torch.autograd.grad(loss, net.first.weight, create_graph=True)
+            loss = loss + gradient.square().sum()
+        return loss
+
+    for step in range(12):  # noqa: B007
+        tuner.step(closure)
+    assert tuner.summary().total.tried == 12
+
+
+def test_a_closure_that_starts_to_call_backward_is_noticed(make_net, batch, bits):
+    x, y = batch
+    ends = []
+    for own_from in (0, 6, 99):
+        net, step = make_net(), 0
+        tuner = EmbeddedTuner(
+            torch.optim.SGD(net.parameters(), lr=0.1), model=net, neighborhood=grid(lr=[0.1])
+        )
+
+        def closure(net=net, tuner=tuner, own_from=own_from):
+            loss = F.cross_entropy(net(x), y)
+            if step >= own_from and torch.is_grad_enabled():  # noqa: B023
+                tuner.zero_grad()
+                loss.backward(retain_graph=True)
+            return loss
+
+        torch.manual_seed(0)
+        for step in range(12):  # noqa: B007
+            tuner.step(closure)
+        ends.append(bits(net.state_dict()))
+    assert ends[0] == ends[1] == ends[2]

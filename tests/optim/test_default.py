@@ -282,3 +282,39 @@ def test_nor_does_one_on_a_regression_with_outliers(make, known):
     assert averaged < nothing
     assert sum(losses[-600:]) / 600 < 2 * nothing
     assert tuner.probes.rolled_back < 60
+
+
+def test_the_strategy_may_be_given_by_itself(net):
+    base = torch.optim.AdamW(net.parameters())
+    for tuner in (
+        EmbeddedTuner(base, model=net, strategy=SelfTuning(100)),
+        SGDSA(net, strategy=SelfTuning(100)),
+    ):
+        assert isinstance(tuner.strategy, SelfTuning)
+        assert tuner.averages
+
+
+def test_rates_that_the_base_refuses_are_not_picked(net, make_batches):
+    class Timid(torch.optim.SGD):
+        def __init__(self, params, lr=0.001):
+            if lr > 0.0002:
+                raise ValueError("too fast")
+            super().__init__(params, lr=lr)
+
+    tuner = EmbeddedTuner(Timid(net.parameters(), lr=0.0001), model=net, total_steps=60)
+    for x, y in make_batches(60):
+        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        assert tuner.last_step.setting["lr"] <= 0.0002
+    assert tuner.strategy.peak is not None
+
+
+def test_an_objective_needs_something_to_be_given(net, loss_of):
+    with pytest.raises(ValueError, match=r"step\(objective=...\) must be used with a neighborhood"):
+        SGDSA(net).step(loss_of, objective=lambda: 0.5)
+
+
+def test_options_of_the_loop_are_not_dropped_silently(net):
+    loop = {"dropout": Attribute("p", net.drop)}
+    base = torch.optim.AdamW(net.parameters())
+    assert not isinstance(EmbeddedTuner(base, model=net, loop=loop).strategy, SelfTuning)
+    assert not isinstance(SGDSA(net, loop=loop).strategy, SelfTuning)

@@ -1,6 +1,7 @@
 """Steps whose verdict is foretold: the same verdicts, fewer forwards, and a way back."""
 
 import copy
+import dataclasses
 import math
 import pickle
 import random
@@ -261,9 +262,11 @@ def test_a_step_that_broke_the_weights_is_undone_when_the_next_loss_shows_it(run
     assert made.parts() == expected
     now = tuner.summary()
     assert (now.probes.rolled_back, counts.probes.rolled_back) == (1, 0)
-    assert now.total == counts.total._replace(accepted=counts.total.accepted - 1)
+    assert now.total == counts.total._replace(
+        accepted=counts.total.accepted - 1, improved=counts.total.improved - kept.improved
+    )
     assert now.settings[kept.setting].accepted == counts.settings[kept.setting].accepted - 1
-    assert tuner.last_step is kept  # nothing was tried
+    assert tuner.last_step == dataclasses.replace(kept, accepted=False)  # nothing was tried
 
     made.step()
     assert tuner.last_step.probed
@@ -272,6 +275,17 @@ def test_a_step_that_broke_the_weights_is_undone_when_the_next_loss_shows_it(run
     assert sum(losses[-20:]) / 20 < 1
     assert tuner.probes.rolled_back == 1
     assert tuner.summary().total.tried == counts.total.tried + 61
+
+
+def test_a_minibatch_without_a_finite_loss_is_not_the_fault_of_the_step_before(run):
+    made = run()
+    made.make_unmeasured_step(broken=False)
+    peak = made.tuner.strategy.peak
+    with pytest.raises(NonFiniteLossError, match="Look at the data"):
+        made.step(math.nan)
+    assert made.tuner.strategy.peak == peak
+    assert made.tuner.probes.rolled_back == 0
+    made.step()
 
 
 def test_a_loss_that_is_not_finite_teaches_and_a_finite_one_does_not(run):

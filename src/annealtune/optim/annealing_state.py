@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import math
 import operator
 import random
@@ -147,7 +148,7 @@ class AnnealingState:
         self.tick("step")
         return info
 
-    def retract(self, info: StepInfo, next_loss: float) -> None:
+    def retract(self, info: StepInfo, next_loss: float) -> StepInfo:
         """Count a move as undone that was accepted unmeasured, and let a step's time pass.
 
         A finite loss of another minibatch is no measure of what the move did; one that is not
@@ -158,6 +159,10 @@ class AnnealingState:
             self.strategy.observe(info.setting, Verdict(math.inf, 0.0, accepted=False))
         self.step += 1
         self.tick("step")
+        info = dataclasses.replace(info, accepted=False)
+        if self.recent:
+            self.recent[-1] = info
+        return info
 
     def tick(self, clock: Clock) -> None:
         """Tell the strategy that a step or an epoch has ended."""

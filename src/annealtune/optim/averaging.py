@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -50,12 +50,15 @@ class WeightAverage:
         self._model = model
         self._means: list[Tensor] = []
         self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
+        self._frozen: set[_NormBase] = set()  # those of them whose statistics are not trained
+        self.is_swapped_in = False
         self.count = 0
 
     @torch.no_grad()
     def add(self) -> None:
         """Take the present weights into the average."""
         self.count += 1
+        self._note_frozen()
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
@@ -83,24 +86,29 @@ class WeightAverage:
                 f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
                 f"BatchNorm, got none: write {self._owner}(..., model=model)"
             )
+        if self.is_swapped_in:
+            raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         present = self._tensors()
         with torch.no_grad():
             kept = [t.clone() for t in present]
         modules = [] if self._model is None else list(self._model.modules())
         buffers = guards.Buffers(modules, [])
+        self.is_swapped_in = True
         try:
-            with torch.no_grad():
-                for tensor, mean in zip(present, self._means, strict=False):
-                    tensor.copy_(mean)
+            _write(present, self._means, modules)
             if loader is not None:
                 assert self._model is not None
-                recalibrate(self._model, loader)
+                recalibrate(self._model, loader, self._frozen)
             yield
         finally:
-            with torch.no_grad():
-                for tensor, own in zip(present, kept, strict=True):
-                    tensor.copy_(own)
+            _write(present, kept, modules)
             buffers.put_back()
+            self.is_swapped_in = False
+
+    def _note_frozen(self) -> None:
+        """Note the layers that are kept in evaluation mode while the model is trained."""
+        if self._model is not None and self._model.training:
+            self._frozen = {layer for layer in self._layers or () if not layer.training}
 
     def _tensors(self) -> list[Tensor]:
         """Return the statistics of BatchNorm, then the weights: added groups come last."""
@@ -141,7 +149,18 @@ class WeightAverage:
 
 
 @torch.no_grad()
-def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
+def _write(tensors: list[Tensor], values: list[Tensor], modules: list[nn.Module]) -> None:
+    """Write weights so that the next forward sees them."""
+    for tensor, value in zip(tensors, values, strict=False):
+        tensor.copy_(value)
+    torch.clear_autocast_cache()  # an autocast around it would go on using casts of the former ones
+    guards.reshard(modules)
+
+
+@torch.no_grad()
+def recalibrate(
+    model: nn.Module, loader: Iterable[Any], frozen: Collection[nn.Module] = ()
+) -> None:
     """Compute the running statistics of BatchNorm anew, as plain means over the minibatches.
 
     Dropout and the like stay off; training flags and random numbers are left as they were.
@@ -149,11 +168,12 @@ def recalibrate(model: nn.Module, loader: Iterable[Any]) -> None:
     Args:
         model: whose layers are recalibrated; without such layers nothing is evaluated.
         loader: minibatches, or tuples that begin with them.
+        frozen: layers that keep their statistics.
 
     Raises:
         ValueError: if there are none.
     """
-    layers = _norms(model)
+    layers = [layer for layer in _norms(model) if layer not in frozen]
     if not layers:
         return
     modules = list(model.modules())

@@ -24,7 +24,7 @@ def self_tuning(
     base: Optimizer,
     model: nn.Module | None,
     given: tuple[Any, Any, Any],
-    accept_on: Any,
+    changed: tuple[Any, Any],
     epochs: int | None,
     total_steps: int | None,
 ) -> SelfTuning | None:
@@ -35,21 +35,27 @@ def self_tuning(
         base: the optimizer whose rate is wanted.
         model: the module that is trained, if known.
         given: neighborhood, temperature and strategy; whatever of them is given is obeyed.
-        accept_on: what the accept test compares; only the loss follows a parabola.
+        changed: what the accept test compares, and options of the loop; only the loss follows a
+            parabola, and the options are there to be put into an H.
         epochs: planned number of epochs, if known.
         total_steps: planned number of steps, if known.
 
     Raises:
         ValueError: if the groups of the base have different rates, or the length is none.
     """
-    if any(choice is not None for choice in given) or accept_on != "loss":
+    neighborhood, _, strategy = given
+    if neighborhood is None and isinstance(strategy, SelfTuning):
+        return strategy
+    accept_on, loop = changed
+    if any(choice is not None for choice in given) or accept_on != "loss" or loop:
         return None
     check_length(owner, epochs, total_steps)
     rates = {float(group["lr"]) for group in base.param_groups if "lr" in group}
     if len(rates) != 1:
         raise ValueError(
             f"{owner}(neighborhood=...) must be given where the groups of the base do not share "
-            f"one learning rate, got rates {sorted(rates)}"
+            f"one learning rate, got rates {sorted(rates)}; or give them one rate and names, and "
+            "group_scales={name: factor}"
         )
     caution = _CAUTION_WITH_SGD if isinstance(base, torch.optim.SGD) else 1.0
     modules = model.modules() if isinstance(model, nn.Module) else ()

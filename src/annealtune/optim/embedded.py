@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood, Schedule, Setting, Strategy
+from annealtune.annealing import Neighborhood, Schedule, SelfTuning, Setting, Strategy
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
@@ -110,7 +110,7 @@ class EmbeddedTuner(SparingWrapper):
         compatibility.check_base(owner, base)
         self._controls = Controls(owner, base, loop, group_scales)
         given = (neighborhood, temperature, strategy)
-        tuning = self_tuning(owner, base, model, given, accept_on, epochs, total_steps)
+        tuning = self_tuning(owner, base, model, given, (accept_on, loop), epochs, total_steps)
         if tuning is not None:
             neighborhood, strategy = tuning.neighborhood(), tuning
         self.neighborhood = self._controls.fit(neighborhood)
@@ -161,7 +161,7 @@ class EmbeddedTuner(SparingWrapper):
         minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
         training_loss = minibatch.backpropagate(self.zero_grad)  # L(w) and its gradient v  (l. 6)
         value = minibatch.before()
-        if self._rolls_back(value):  # the step before was kept unmeasured, and broke the loss
+        if self._rolls_back(value, minibatch.after):  # the step before, unmeasured, had broken it
             return training_loss
         measured = self._compare(value, minibatch)  # nothing, but for tabu search and its like
         setting = self.propose(value, rng_state=minibatch.start)  # eta from H, w_new     (l. 7-8)
@@ -272,6 +272,11 @@ class EmbeddedTuner(SparingWrapper):
         rng_state: Tensor | None,
     ) -> Minibatch:
         self._refuse_pending("step")
+        if objective is not None and isinstance(self.strategy, SelfTuning):
+            raise ValueError(
+                f"{type(self).__name__}.step(objective=...) must be used with a neighborhood or a "
+                "temperature of yours: rates are found by what they do to the loss"
+            )
         if closure is not None:
             compatibility.refuse_scaled_closure(type(self).__name__)
             if self._controls.loop_options:
@@ -328,6 +333,7 @@ class EmbeddedTuner(SparingWrapper):
         return self._tentative.trial
 
     def _refuse_pending(self, method: str) -> None:
+        super()._refuse_pending(method)
         trial = self._tentative.trial
         if trial is not None:
             raise RuntimeError(

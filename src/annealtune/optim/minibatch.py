@@ -53,6 +53,7 @@ class Minibatch:
         self._closure = closure
         self._loss = loss
         self._judge = judge
+        self._watched = True  # whether it would be known that the closure needs a graph
         self._first_value: float | None = None  # of the judge, at the current point
         self._evaluate = objective or probe or closure
         # A closure is written for training and may enable gradients out of habit; a function that
@@ -69,6 +70,7 @@ class Minibatch:
             return self._loss
         with self._guard.first_forward(self._closure) as watch:
             loss, *judged = self._parts(self._closure())
+        self._watched = watch.is_watching
         value = scalar(self._owner, "closure", loss)
         if not watch.called_backward:
             if not (isinstance(loss, Tensor) and loss.requires_grad):
@@ -118,11 +120,22 @@ class Minibatch:
 
         Broken weights show in a loss; an objective such as the accuracy would not tell.
         """
+        try:
+            value = self._evaluated()
+        except RuntimeError:
+            if self._graph != "never" or self._watched:
+                raise
+            # Not watched any more, and now it differentiates: a penalty of every tenth step.
+            self._guard.watch_again(self._closure)
+            self._graph = "always"
+            value = self._evaluated()
+        return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
+
+    def _evaluated(self) -> float:
         assert self._evaluate is not None
         tries_weights = not self._evaluates_loss
         with self._guard.replay(self.start, graph=self._graph, weights=tries_weights):
-            value = self._read(self._evaluate())
-        return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
+            return self._read(self._evaluate())
 
     def _read(self, result: Any) -> float:
         """Return what the accept test compares, from what was evaluated."""

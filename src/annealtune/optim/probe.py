@@ -39,6 +39,7 @@ class GradientWatch(TorchFunctionMode):
         super().__init__()
         self.called_backward = False
         self.needs_graph = False
+        self.is_watching = True
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -155,19 +156,29 @@ class Probe:
         """Run a closure that is to leave a gradient; its random state is known to the caller.
 
         To watch costs a few percent of a small net. A closure whose code only returned a loss
-        several times is not watched any more; if it calls ``backward`` after all, torch refuses to
-        go through the graph twice. Where something is compiled the watch goes on, for a compiled
-        net belongs to the mode it was compiled in.
+        several times is not watched any more, until gradients appear that it must have made. Where
+        something is compiled the watch goes on, for a compiled net belongs to the mode it was
+        compiled in.
         """
         self._drop_own_gradients()
         watch = GradientWatch()
         code = getattr(closure, "__code__", None)
-        watched = self._plain_runs.get(code, 0) < _PLAIN_RUNS
+        watched = watch.is_watching = self._plain_runs.get(code, 0) < _PLAIN_RUNS
+        without = [] if watched else [p for p in self._parameters([]) if p.grad is None]
         with self._recorder.pause(), torch.enable_grad(), watch if watched else _UNWATCHED:
             yield watch
+        if any(p.grad is not None for p in without):
+            watch.called_backward = True
+            self.watch_again(closure)
         plain = code is not None and not (watch.called_backward or watch.needs_graph)
-        if watched and plain and not _has_compiled():
+        if watched and not plain:
+            self.watch_again(closure)
+        elif watched and not _has_compiled():
             self._plain_runs[code] = self._plain_runs.get(code, 0) + 1
+
+    def watch_again(self, closure: Any) -> None:
+        """Watch a closure for ever: it does more than return a loss."""
+        self._plain_runs[getattr(closure, "__code__", None)] = -sys.maxsize
 
     def note_own_gradients(self) -> None:
         """Remember the gradients as made by the optimizer itself, for a closure that did not."""

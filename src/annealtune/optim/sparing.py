@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -78,16 +79,34 @@ class SparingWrapper(OptimizerWrapper):
         self._held = Held(info, self._probe.buffers()) if unsure else None
         self._surrogate.learn(info)
 
-    def _rolls_back(self, value: float) -> bool:
-        """Undo the step before this one, if it was kept unmeasured and this loss shows it broke."""
+    def _rolls_back(self, value: float, again: Callable[[], float]) -> bool:
+        """Undo the step before this one, if it was kept unmeasured and this loss shows it broke.
+
+        Args:
+            value: of the accept test on this minibatch.
+            again: measures it at the weights as they are then.
+
+        Raises:
+            NonFiniteLossError: if the minibatch has no finite loss without that step either.
+        """
         held, self._held = self._held, None
         if held is None or not self._surrogate.is_broken(value):
             return False
         self._tentative.take_back()
         held.buffers.put_back()
-        self._annealing.retract(held.info, value)
+        if not math.isfinite(value) and not math.isfinite(again()):
+            raise self._annealing.non_finite(value)
+        self.last_step = self._annealing.retract(held.info, value)
         self._surrogate.note_rollback()
         return True
+
+    def _refuse_pending(self, method: str) -> None:
+        if self._average is not None and self._average.is_swapped_in:
+            raise RuntimeError(
+                f"{type(self).__name__}.{method}() must not be called within averaged(): the "
+                "weights are not those that are trained"
+            )
+        super()._refuse_pending(method)
 
     def __getstate__(self) -> dict[str, Any]:
         self._held = None  # as in `_own_state`

@@ -139,7 +139,9 @@ class Tally:
     def retract(self, info: StepInfo) -> None:
         """Count an accepted move as undone after all."""
         old = self._counts[info.setting]
-        self._counts[info.setting] = old._replace(accepted=old.accepted - 1)
+        self._counts[info.setting] = old._replace(
+            accepted=old.accepted - 1, improved=old.improved - info.improved
+        )
 
     def summary(self, probes: ProbeCount | None = None) -> Summary:
         """Return the counts, in total and per setting."""

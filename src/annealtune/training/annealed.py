@@ -127,7 +127,8 @@ class Tuned(Annealed):
             self._scaled_step(minibatch, self._scaler)
         info = self._optimizer.last_step
         self.rolled_back = self._rolled_back() > undone
-        return None if info is before or info is None else self._told(info)
+        unmoved = info is before or self.rolled_back
+        return None if unmoved or info is None else self._told(info)
 
     def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
         """Give the model the average of its weights, if one is kept."""
@@ -179,12 +180,15 @@ class Tuned(Annealed):
     def _scaled_step(self, minibatch: Minibatch, scaler: GradScaler) -> None:
         self._optimizer.zero_grad()
         loss = minibatch.loss()
+        objective = self._objective(minibatch)
+        compared = {"probe": minibatch.loss} if objective is None else {"objective": objective}
+        if not math.isfinite(loss.item()):  # the scaler would skip the step that undoes the last
+            self._optimizer.step(loss=loss.detach(), **compared)
+            return
         scaler.scale(loss).backward()
         if self._loop.clips:
             scaler.unscale_(self._optimizer)
             self._clip()
-        objective = self._objective(minibatch)
-        compared = {"probe": minibatch.loss} if objective is None else {"objective": objective}
         scaler.step(self._optimizer, loss=loss.detach(), **compared)
         scaler.update()
 

@@ -55,7 +55,8 @@ class SelfTuning(PlainStrategy):
     The run: H is half, one and two times the peak; where the length is known, times the share of
     the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
     bath (see `HeatBath`), and rounded to a member of H at random, so that the mean is exact.
-    A move that breaks the loss is undone and halves the peak.
+    A move that breaks the loss is undone; one that was measured, or led to no finite loss, halves
+    the peak.
 
     From the literature: the heat bath, the parabola of a line search, linear decay. Our choice:
     to look for one peak in the first steps and to believe it. What gains most on its own minibatch
@@ -102,6 +103,8 @@ class SelfTuning(PlainStrategy):
         self._parabola = Parabola(_FORGETTING)
         self._level = LossLevel()
         self._settings = {rate: Setting({"lr": rate}) for rate in RATES}
+        self._neighborhood: Neighborhood | None = None
+        self._rates = RATES  # those of H
         self._estimate = _FIRST_RATE
         self._estimates: list[float] = []
         self._value = 0.0  # at the start of the last move
@@ -139,12 +142,15 @@ class SelfTuning(PlainStrategy):
 
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Pick a rate near the estimate or the peak, with exactly two draws."""
+        if neighborhood is not self._neighborhood:  # without what the optimizer refuses
+            self._neighborhood = neighborhood
+            self._rates = tuple(sorted(setting["lr"] for setting in neighborhood))
         draw, rounding = rng.random(), rng.random()
         if self.peak is None:
             target = self._estimate * _MULTIPLES[int(draw * len(_MULTIPLES))]
         else:
             target = self._from_the_bath(self.peak * self._left(), draw)
-        return self._settings[_rounded(target, rounding)]
+        return self._settings[_rounded(target, rounding, self._rates)]
 
     def _from_the_bath(self, centre: float, draw: float) -> float:
         rates = [multiple * centre for multiple in _MULTIPLES]
@@ -176,7 +182,7 @@ class SelfTuning(PlainStrategy):
         size = self._level.size(self._value)
         rising = self.peak is None and not self._estimates
         if rising and abs(worsening) < _NEGLIGIBLE * size:  # later it may be the parabola's zero
-            self._estimate = min(self._estimate * _LEAP, RATES[-1])
+            self._estimate = min(self._estimate * _LEAP, self._rates[-1])
             return
         self._parabola.learn(setting["lr"], worsening)
         if self.peak is None:
@@ -191,10 +197,10 @@ class SelfTuning(PlainStrategy):
             best = self._estimate / _FALL if broke else self._estimate
         highest = self._estimate * _RISE
         if best >= highest and not self._estimates:  # still on its way up
-            self._estimate = min(highest, RATES[-1])
+            self._estimate = min(highest, self._rates[-1])
             return
         best = min(max(best, self._estimate / _FALL), highest)
-        self._estimate = min(max(best, RATES[0]), RATES[-1])
+        self._estimate = min(max(best, self._rates[0]), self._rates[-1])
         self._estimates.append(self._estimate)
 
     def tick(self, clock: Clock) -> None:
@@ -258,12 +264,12 @@ class SelfTuning(PlainStrategy):
         return f"{type(self).__name__}({length})"
 
 
-def _rounded(rate: float, draw: float) -> float:
+def _rounded(rate: float, draw: float, rates: tuple[float, ...]) -> float:
     """Return one of the two members of H around a rate, at random, so that its mean is the rate."""
-    if rate <= RATES[0]:
-        return RATES[0]
-    if rate >= RATES[-1]:
-        return RATES[-1]
-    above = bisect.bisect_right(RATES, rate)
-    low, high = RATES[above - 1], RATES[above]
+    if rate <= rates[0]:
+        return rates[0]
+    if rate >= rates[-1]:
+        return rates[-1]
+    above = bisect.bisect_right(rates, rate)
+    low, high = rates[above - 1], rates[above]
     return high if draw < (rate - low) / (high - low) else low

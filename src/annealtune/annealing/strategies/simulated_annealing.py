@@ -58,6 +58,7 @@ class SimulatedAnnealing(PlainStrategy):
 
     def tick(self, clock: Clock) -> None:
         """Cool, if the schedule follows this clock."""
+        self._draw = None  # of a move whose measurement failed
         self.schedule.tick(clock)
 
     def state_dict(self) -> dict[str, Any]:
