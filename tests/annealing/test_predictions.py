@@ -35,7 +35,6 @@ def test_each_combination_of_the_others_has_a_parabola_of_its_own():
     for make, parabola in zip(KINDS, separate, strict=True):
         setting = Setting(make(0.123))
         assert predictions.worsening(setting) == parabola.worsening(0.123)
-        assert predictions.spread(setting) == parabola.spread(0.123)
         assert predictions.measured(setting) == parabola.measured > 5
         assert predictions.reaches(Setting(make(4.0 * parabola.largest)))
         assert not predictions.reaches(Setting(make(4.001 * parabola.largest)))
@@ -50,8 +49,6 @@ def test_without_a_positive_rate_the_prediction_is_the_mean(setting):
         predictions.learn(Setting(setting), worsening)
     mean = (0.25 * 1 - 0.5 * 2 + 4) / 1.75
     assert predictions.worsening(Setting(setting)) == pytest.approx(mean)
-    # The third was foretold as the weighted mean of the first two.
-    assert predictions.spread(Setting(setting)) == pytest.approx(4 - (0.5 * 1 - 2) / 1.5)
     assert predictions.reaches(Setting(setting))
     other = Setting({**setting, "nesterov": True})
     assert math.isnan(predictions.worsening(other))
@@ -69,7 +66,6 @@ def test_the_setting_without_a_rate_is_none_of_those_with_one():
 def test_nothing_is_known_of_what_was_never_measured():
     predictions, setting = Predictions(), Setting({"lr": 0.1})
     assert math.isnan(predictions.worsening(setting))
-    assert predictions.spread(setting) == math.inf
     assert predictions.measured(setting) == 0
     assert not predictions.reaches(setting)
     assert predictions.state_dict() == []  # and asking leaves no trace
@@ -89,4 +85,3 @@ def test_saved_as_json_text_they_continue_the_very_same(cut):
     assert resumed.state_dict() == predictions.state_dict()
     for setting, _ in steps:
         assert resumed.worsening(setting) == predictions.worsening(setting)
-        assert resumed.spread(setting) == predictions.spread(setting)

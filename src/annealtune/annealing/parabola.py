@@ -36,7 +36,6 @@ class Parabola:
     def __init__(self, forgetting: float = 0.98) -> None:
         self._forgetting = forgetting
         self._sums = [0.0] * 5  # of 1, rate, rate^2, y, y rate where y = worsening / rate
-        self._errors = [0.0, 0.0]  # sums of 1 and of the squared errors of y, predicted ahead
         self.measured = 0
         self.largest = 0.0  # rate that was measured
 
@@ -45,12 +44,6 @@ class Parabola:
         slope = worsening / rate if rate > 0 else math.nan
         if not math.isfinite(slope):
             return
-        if self.measured > 1:
-            error = slope - self.worsening(rate) / rate
-            self._errors = [
-                self._forgetting * old + new
-                for old, new in zip(self._errors, (1.0, error * error), strict=True)
-            ]
         terms = (1.0, rate, rate * rate, slope, slope * rate)
         self._sums = [
             self._forgetting * old + new for old, new in zip(self._sums, terms, strict=True)
@@ -86,21 +79,15 @@ class Parabola:
         a, b = self.coefficients
         return rate * (a + b * rate)
 
-    def spread(self, rate: float) -> float:
-        """Standard deviation of the errors that such predictions had; infinite before the third."""
-        weight, squares = self._errors
-        return rate * math.sqrt(squares / weight) if weight else math.inf
-
     def state_dict(self) -> dict[str, Any]:
         """Return the sums as plain data."""
         return {
             "sums": list(self._sums),
-            "errors": list(self._errors),
             "measured": self.measured,
             "largest": self.largest,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self._sums, self._errors = list(state["sums"]), list(state["errors"])
+        self._sums = list(state["sums"])
         self.measured, self.largest = state["measured"], state["largest"]

@@ -45,11 +45,6 @@ class Predictions:
         others, rate = _split(setting)
         return self._of(others).worsening(rate)
 
-    def spread(self, setting: Setting) -> float:
-        """Standard deviation of the errors that such predictions had; infinite while unknown."""
-        others, rate = _split(setting)
-        return self._of(others).spread(rate)
-
     def measured(self, setting: Setting) -> int:
         """Count the measurements that a prediction for this setting rests on."""
         return self._of(_split(setting)[0]).measured
