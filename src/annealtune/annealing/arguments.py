@@ -111,3 +111,22 @@ def count(argument: str, value: Any, *, least: int) -> int:
     if checked < least:
         raise ValueError(f"{argument} must be at least {least}, got {value!r}")
     return checked
+
+
+def one_length(owner: str, **lengths: int | None) -> None:
+    """Check the planned length of a run, which may be given in one of several units.
+
+    Raises:
+        TypeError: if it is no whole number.
+        ValueError: if it is given twice, or below 1.
+
+    Example:
+        >>> one_length("EmbeddedTuner", epochs=5, total_steps=None)
+    """
+    given = {name: length for name, length in lengths.items() if length is not None}
+    for name, length in given.items():
+        count(f"{owner}({name}=...)", length, least=1)
+    if len(given) > 1:
+        names = ", ".join(f"{name}=..." for name in given)
+        values = " and ".join(f"{name}={length!r}" for name, length in given.items())
+        raise ValueError(f"{owner}({names}) must be given one length, got {values}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from annealtune.annealing.fading import deviation, faded
+
 # Worse than so many times the size of the loss is no longer a measure of anything.
 _WORST = 5.0
 # Changes are never compared with less than this share of the highest level: late in a run the
@@ -34,7 +36,7 @@ class LossLevel:
         self._forgetting = forgetting
         self._sums = [0.0] * 3  # of 1, the loss, its square about the first one
         self._origin = 0.0  # squares are taken about it, so that large losses do not cancel
-        self._highest = 0.0  # size of the level in the whole run
+        self.highest = 0.0  # size of the level in the whole run
         self.seen = 0
 
     def see(self, loss: float) -> None:
@@ -45,11 +47,9 @@ class LossLevel:
             self._origin = loss
         distance = loss - self._origin
         terms = (1.0, distance, distance * distance)
-        self._sums = [
-            self._forgetting * old + new for old, new in zip(self._sums, terms, strict=True)
-        ]
+        self._sums = faded(self._sums, terms, self._forgetting)
         self.seen += 1
-        self._highest = max(self._highest, abs(self.mean))
+        self.highest = max(self.highest, abs(self.mean))
 
     @property
     def mean(self) -> float:
@@ -58,23 +58,17 @@ class LossLevel:
         return self._origin + total / weight if weight else math.nan
 
     @property
-    def highest(self) -> float:
-        """The largest size of the level in the whole run."""
-        return self._highest
-
-    @property
     def deviation(self) -> float:
         """Standard deviation about the level; 0 before the second loss."""
-        weight, total, squares = self._sums
-        return math.sqrt(max(squares / weight - (total / weight) ** 2, 0.0)) if weight else 0.0
+        return deviation(*self._sums) if self.seen else 0.0
 
     def size(self, loss: float) -> float:
         """Return what changes of this loss are compared with."""
-        return max(abs(loss), _SHARE_OF_HIGHEST * self._highest)
+        return max(abs(loss), _SHARE_OF_HIGHEST * self.highest)
 
     def within_reason(self, worsening: float) -> float:
         """Return a worsening from which something can be learned, also where the loss broke."""
-        worst = _WORST * self._highest or 1.0
+        worst = _WORST * self.highest or 1.0
         return min(worsening, worst) if worsening > -math.inf else worst  # also NaN is the worst
 
     def is_exceeded_by(self, loss: float) -> bool:
@@ -87,18 +81,18 @@ class LossLevel:
         if self.seen < _LEAST:
             return False
         far = loss - self.mean > _DEVIATIONS * self.deviation
-        return far and abs(loss) > _TIMES_HIGHEST * self._highest
+        return far and abs(loss) > _TIMES_HIGHEST * self.highest
 
     def state_dict(self) -> dict[str, Any]:
         """Return the sums as plain data."""
         return {
             "sums": list(self._sums),
             "origin": self._origin,
-            "highest": self._highest,
+            "highest": self.highest,
             "seen": self.seen,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._sums = list(state["sums"])
-        self._origin, self._highest, self.seen = state["origin"], state["highest"], state["seen"]
+        self._origin, self.highest, self.seen = state["origin"], state["highest"], state["seen"]

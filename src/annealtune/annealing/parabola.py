@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from annealtune.annealing.fading import faded
+
 # Below this the rates measured so far are one rate, as far as floating point can tell.
 _SAME_RATE = 1e-9
 
@@ -45,9 +47,7 @@ class Parabola:
         if not math.isfinite(slope):
             return
         terms = (1.0, rate, rate * rate, slope, slope * rate)
-        self._sums = [
-            self._forgetting * old + new for old, new in zip(self._sums, terms, strict=True)
-        ]
+        self._sums = faded(self._sums, terms, self._forgetting)
         self.measured += 1
         self.largest = max(self.largest, rate)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from annealtune.annealing.fading import deviation, faded
 from annealtune.annealing.neighborhood import Setting
 from annealtune.annealing.strategies.stored_settings import restored, stored
 
@@ -36,7 +37,7 @@ class SlopeRatios:
         if math.isfinite(ratio):
             old = self._sums.get(setting, [0.0] * 3)
             terms = (1.0, ratio, ratio * ratio)
-            self._sums[setting] = [_FORGETTING * a + b for a, b in zip(old, terms, strict=True)]
+            self._sums[setting] = faded(old, terms, _FORGETTING)
             self._counts[setting] = self.measured(setting) + 1
 
     def measured(self, setting: Setting) -> int:
@@ -45,15 +46,12 @@ class SlopeRatios:
 
     def mean(self, setting: Setting) -> float:
         """Return the mean ratio; NaN before the first."""
-        weight, total, _ = self._sums.get(setting, [0.0, math.nan, 0.0])
-        return total / weight if weight else math.nan
+        weight, total, _ = self._sums.get(setting, [1.0, math.nan, 0.0])
+        return total / weight
 
     def deviation(self, setting: Setting) -> float:
         """Return the standard deviation of the ratio; infinite before the first."""
-        weight, total, squares = self._sums.get(setting, [0.0] * 3)
-        if not weight:
-            return math.inf
-        return math.sqrt(max(squares / weight - (total / weight) ** 2, 0.0))
+        return deviation(*self._sums[setting]) if setting in self._sums else math.inf
 
     def state_dict(self) -> list[tuple[dict[str, Any], list[float], int]]:
         """Return everything as plain data."""

@@ -23,7 +23,7 @@ from annealtune.annealing import (
     Strategy,
     Verdict,
 )
-from annealtune.annealing.arguments import count
+from annealtune.annealing.arguments import one_length
 from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
@@ -221,23 +221,6 @@ class AnnealingState:
         self.recent.clear()
 
 
-def check_length(owner: str, epochs: int | None, total_steps: int | None) -> None:
-    """Check the planned length of a run.
-
-    Raises:
-        TypeError: if it is no whole number.
-        ValueError: if it is given twice, or below 1.
-    """
-    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
-        if length is not None:
-            count(f"{owner}({name}=...)", length, least=1)
-    if epochs is not None and total_steps is not None:
-        raise ValueError(
-            f"{owner}(epochs=..., total_steps=...) must be given one length, got epochs={epochs!r} "
-            f"and total_steps={total_steps!r}"
-        )
-
-
 def choose_strategy(
     owner: str,
     strategy: Strategy | str | None,
@@ -255,7 +238,7 @@ def choose_strategy(
         TypeError: if the strategy is none.
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
-    check_length(owner, epochs, total_steps)
+    one_length(owner, epochs=epochs, total_steps=total_steps)
     known = STRATEGIES.get(strategy) if isinstance(strategy, str) else None
     if temperature is not None and not (
         strategy is None or (known is not None and takes_temperature(known))

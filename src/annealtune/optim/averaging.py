@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from annealtune.optim import guards
 from annealtune.optim.random_state import RandomState
+from annealtune.optim.snapshot import are_plain
 
 # The average remembers about the last tenth of the steps, however many there have been.
 _MEMORY = 10
@@ -62,9 +63,9 @@ class WeightAverage:
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
-        if known and all(type(t) in (Tensor, nn.Parameter) for t in known):
+        if known and are_plain(known):
             torch._foreach_lerp_(self._means, known, share)
-        else:  # subclasses, such as the sharded tensors of FSDP, know no foreach
+        else:
             for mean, tensor in zip(self._means, known, strict=True):
                 mean.lerp_(tensor, share)
         # All of them the first time; later the weights of a group that was added.
@@ -153,8 +154,7 @@ def _write(tensors: list[Tensor], values: list[Tensor], modules: list[nn.Module]
     """Write weights so that the next forward sees them."""
     for tensor, value in zip(tensors, values, strict=False):
         tensor.copy_(value)
-    torch.clear_autocast_cache()  # an autocast around it would go on using casts of the former ones
-    guards.reshard(modules)
+    guards.show_new_weights(modules)
 
 
 @torch.no_grad()

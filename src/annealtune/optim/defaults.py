@@ -10,13 +10,27 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from annealtune.annealing import SelfTuning
-from annealtune.optim.annealing_state import check_length
+from annealtune.annealing.arguments import one_length
 
 # Along a bare gradient the best rate of one step is too large for the next ones.
 _CAUTION_WITH_SGD = 4.0
 # With BatchNorm it is too small: the loss of a minibatch is taken with its own statistics, and is
 # steepest at the start.
 _CAUTION_WITH_BATCH_NORM = 1 / 3
+
+
+def is_left_open(given: tuple[Any, ...], changed: tuple[Any, Any]) -> bool:
+    """Tell whether a tuner may find its rates itself: nothing is given, or just the strategy.
+
+    Args:
+        given: what decides on the moves, the strategy last.
+        changed: what the accept test compares, and options of the loop; only the loss follows a
+            parabola, and the options are there to be put into an H.
+    """
+    *others, strategy = given
+    accept_on, loop = changed
+    is_open = strategy is None or isinstance(strategy, SelfTuning)
+    return is_open and not any(o is not None for o in others) and accept_on == "loss" and not loop
 
 
 def self_tuning(
@@ -35,8 +49,7 @@ def self_tuning(
         base: the optimizer whose rate is wanted.
         model: the module that is trained, if known.
         given: neighborhood, temperature and strategy; whatever of them is given is obeyed.
-        changed: what the accept test compares, and options of the loop; only the loss follows a
-            parabola, and the options are there to be put into an H.
+        changed: as in `is_left_open`.
         epochs: planned number of epochs, if known.
         total_steps: planned number of steps, if known.
 
@@ -46,10 +59,9 @@ def self_tuning(
     neighborhood, _, strategy = given
     if neighborhood is None and isinstance(strategy, SelfTuning):
         return strategy
-    accept_on, loop = changed
-    if any(choice is not None for choice in given) or accept_on != "loss" or loop:
+    if not is_left_open(given, changed):
         return None
-    check_length(owner, epochs, total_steps)
+    one_length(owner, epochs=epochs, total_steps=total_steps)
     rates = {float(group["lr"]) for group in base.param_groups if "lr" in group}
     if len(rates) != 1:
         raise ValueError(

@@ -94,6 +94,13 @@ def _is_expanded(tensor: Tensor) -> bool:
     return any(stride == 0 and size > 1 for stride, size in pairs)
 
 
+def show_new_weights(modules: list[nn.Module]) -> None:
+    """Make the next forward see weights that were written in place."""
+    # An autocast around all of it would go on using its casts of the former weights.
+    torch.clear_autocast_cache()
+    reshard(modules)
+
+
 def reshard(modules: list[nn.Module]) -> None:
     """Make FSDP gather its weights anew: after a forward without gradients it does not."""
     fsdp = sys.modules.get("torch.distributed.fsdp")

@@ -255,8 +255,7 @@ class Probe:
             try:
                 yield
             finally:
-                torch.clear_autocast_cache()
-                guards.reshard(modules)
+                guards.show_new_weights(modules)
 
     def _modules(self) -> list[nn.Module]:
         return [] if self._model is None else list(self._model.modules())

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, SelfTuning, Strategy, grid
+from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, Strategy, grid
 from annealtune.optim.compatibility import as_neighborhood
 from annealtune.optim.controls import Scales
+from annealtune.optim.defaults import is_left_open
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.objectives import AcceptOn
@@ -92,9 +93,8 @@ class SGDSA(EmbeddedTuner):
     ) -> None:
         model = model_or_params if isinstance(model_or_params, nn.Module) else None
         params: Any = model_or_params if model is None else model.parameters()
-        own = None if isinstance(strategy, SelfTuning) else strategy
-        chosen = (neighborhood, preset, temperature, own)
-        if all(choice is None for choice in chosen) and accept_on == "loss" and not loop:
+        given = (neighborhood, preset, temperature, strategy)
+        if is_left_open(given, (accept_on, loop)):
             base = torch.optim.SGD(params, lr=_UNUSED_RATE, momentum=_MOMENTUM)
         else:
             neighborhood = grid(lr=PAPER_RATES) if neighborhood is None else neighborhood

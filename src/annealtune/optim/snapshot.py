@@ -140,10 +140,15 @@ def _fits(t: Tensor, c: Tensor) -> bool:
     return t.dtype is c.dtype and t.shape == c.shape and t.device == c.device
 
 
+def are_plain(tensors: list[Tensor]) -> bool:
+    """Tell whether foreach knows them: subclasses, such as FSDP's sharded tensors, it does not."""
+    return all(type(t) in (Tensor, torch.nn.Parameter) for t in tensors)
+
+
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    if targets and all(type(t) in (Tensor, torch.nn.Parameter) for t in targets):
+    if targets and are_plain(targets):
         torch._foreach_copy_(targets, sources)
-    else:  # subclasses, such as the sharded tensors of FSDP, know no foreach
+    else:
         for target, source in zip(targets, sources, strict=True):
             target.copy_(source)
 

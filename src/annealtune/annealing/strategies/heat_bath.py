@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from annealtune.annealing.acceptance import Predicted, Verdict
+from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.arguments import number
-from annealtune.annealing.loss_level import LossLevel
 from annealtune.annealing.neighborhood import Neighborhood, Setting
 from annealtune.annealing.predictions import Predictions
-from annealtune.annealing.strategies.plain import PlainStrategy
-
-# A move that worsens by more than this share of the loss itself is undone.
-TOLERANCE = 0.2
+from annealtune.annealing.strategies.guarded import GuardedStrategy
 
 
 def boltzmann_pick(worsenings: Sequence[float], tau: float, draw: float) -> int:
@@ -40,14 +36,15 @@ def boltzmann_pick(worsenings: Sequence[float], tau: float, draw: float) -> int:
     if temperature > 0:
         left = draw
         weights = [math.exp(-(worsening - best) / temperature) for worsening in worsenings]
+        total = sum(weights)
         for index, weight in enumerate(weights):
-            left -= weight / sum(weights)
+            left -= weight / total
             if left < 0:
                 return index
     return worsenings.index(best)
 
 
-class HeatBath(PlainStrategy):
+class HeatBath(GuardedStrategy):
     r"""Sample the setting from its Boltzmann weight instead of rejecting what was tried.
 
     .. math:: P(h) \propto e^{-\hat w(h) / T}, \qquad T = \tau \max_h (-\hat w(h))
@@ -83,16 +80,13 @@ class HeatBath(PlainStrategy):
         restoration of images; the heat bath of Creutz (1980).
     """
 
-    picks_settings: ClassVar[bool] = True
-
     def __init__(self, tau: float = 1.0) -> None:
         if not 0 <= number("HeatBath(tau=...)", tau) < math.inf:
             raise ValueError(f"HeatBath(tau=...) must be finite and not negative, got {tau!r}")
+        super().__init__()
         self.tau = tau
         self._predictions = Predictions()
-        self._level = LossLevel()
         self._best_gain = 0.0
-        self._promised = 0.0  # worsening of the last pick
 
     @property
     def temperature(self) -> float:
@@ -106,26 +100,16 @@ class HeatBath(PlainStrategy):
         unmeasured = [s for s in ordered if not self._predictions.measured(s)]
         if unmeasured:
             return unmeasured[0]
-        near = [s for s in ordered if self._predictions.reaches(s)]
-        beyond = [s for s in ordered if not self._predictions.reaches(s)]
+        near: list[Setting] = []
+        beyond: list[Setting] = []
+        for setting in ordered:
+            (near if self._predictions.reaches(setting) else beyond).append(setting)
         candidates = near + beyond[:1]
         worsenings = [self._predictions.worsening(s) for s in candidates]
         self._best_gain = abs(min(worsenings))
         picked = boltzmann_pick(worsenings, self.tau, draw)
         self._promised = worsenings[picked]
         return candidates[picked]
-
-    def bound(self, value: float, rng: random.Random) -> float | None:
-        """Have a move measured that promises harm; any other was picked for its prediction."""
-        return None if self._promised > TOLERANCE * self._level.size(value) else math.inf
-
-    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
-        """Keep the move unless it breaks something."""
-        if isinstance(new_value, Predicted):
-            return Verdict.of(value, new_value, accepted=True)
-        accepted = new_value - value <= TOLERANCE * self._level.size(value)
-        self._level.see(value)
-        return Verdict.of(value, new_value, accepted=accepted)
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
         """Learn what the setting did."""
@@ -134,17 +118,16 @@ class HeatBath(PlainStrategy):
     def state_dict(self) -> dict[str, Any]:
         """Return what was learned."""
         return {
+            **super().state_dict(),
             "predictions": self._predictions.state_dict(),
-            "losses": self._level.state_dict(),
             "best_gain": self._best_gain,
-            "promised": self._promised,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        super().load_state_dict(state)
         self._predictions.load_state_dict(state["predictions"])
-        self._level.load_state_dict(state["losses"])
-        self._best_gain, self._promised = state["best_gain"], state["promised"]
+        self._best_gain = state["best_gain"]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(tau={self.tau})"

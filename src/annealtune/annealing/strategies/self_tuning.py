@@ -9,15 +9,14 @@ import bisect
 import math
 import random
 import statistics
-from typing import Any, ClassVar
+from typing import Any
 
-from annealtune.annealing.acceptance import Predicted, Verdict
-from annealtune.annealing.arguments import count
-from annealtune.annealing.loss_level import LossLevel
+from annealtune.annealing.acceptance import Verdict
+from annealtune.annealing.arguments import one_length
 from annealtune.annealing.neighborhood import Neighborhood, Setting, grid
 from annealtune.annealing.parabola import Parabola
-from annealtune.annealing.strategies.heat_bath import TOLERANCE, boltzmann_pick
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.guarded import GuardedStrategy
+from annealtune.annealing.strategies.heat_bath import boltzmann_pick
 from annealtune.annealing.temperature import Clock
 
 # The rates of H: eight a decade, from what moves no network to what no network survives.
@@ -43,7 +42,7 @@ _FORGETTING = 0.95
 _CUT = 0.5
 
 
-class SelfTuning(PlainStrategy):
+class SelfTuning(GuardedStrategy):
     r"""Choose the learning rate of the whole run from its first steps; nothing is to be given.
 
     The search, in the first steps, each of them measured: an estimate r starts far below every
@@ -84,31 +83,21 @@ class SelfTuning(PlainStrategy):
         True
     """
 
-    picks_settings: ClassVar[bool] = True
-
     def __init__(
         self, steps: int | None = None, epochs: int | None = None, *, caution: float = 1.0
     ) -> None:
-        for name, length in (("steps", steps), ("epochs", epochs)):
-            if length is not None:
-                count(f"SelfTuning({name}=...)", length, least=1)
-        if steps is not None and epochs is not None:
-            raise ValueError(
-                f"SelfTuning(steps=..., epochs=...) must be given one length, got {steps!r} and "
-                f"{epochs!r}"
-            )
+        one_length("SelfTuning", steps=steps, epochs=epochs)
         if not 0 < caution < math.inf:
             raise ValueError(f"SelfTuning(caution=...) must be positive, got {caution!r}")
+        super().__init__()
         self._steps, self._epochs, self._caution = steps, epochs, caution
         self._parabola = Parabola(_FORGETTING)
-        self._level = LossLevel()
         self._settings = {rate: Setting({"lr": rate}) for rate in RATES}
         self._neighborhood: Neighborhood | None = None
         self._rates = RATES  # those of H
         self._estimate = _FIRST_RATE
         self._estimates: list[float] = []
         self._value = 0.0  # at the start of the last move
-        self._promised = 0.0  # worsening of the last pick
         self._step = 0
         self._epoch = 0
         self._epoch_began = 0  # at this step
@@ -160,21 +149,13 @@ class SelfTuning(PlainStrategy):
         return rates[picked]
 
     def bound(self, value: float, rng: random.Random) -> float | None:
-        """Have the moves of the search measured, and after it those that promise harm.
-
-        Any other is kept: the next loss is guard enough.
-        """
-        doubtful = self._promised > TOLERANCE * self._level.size(value)
-        return None if self.peak is None or doubtful else math.inf
+        """Have the moves of the search measured, and after it those that promise harm."""
+        return None if self.peak is None else super().bound(value, rng)
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move unless it breaks something."""
         self._value = value
-        if isinstance(new_value, Predicted):
-            return Verdict.of(value, new_value, accepted=True)
-        accepted = new_value - value <= TOLERANCE * self._level.size(value)
-        self._level.see(value)
-        return Verdict.of(value, new_value, accepted=accepted)
+        return super().decide(value, new_value, rng)
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
         """Learn what the rate did."""
@@ -186,7 +167,7 @@ class SelfTuning(PlainStrategy):
             return
         self._parabola.learn(setting["lr"], worsening)
         if self.peak is None:
-            self._follow(worsening > TOLERANCE * size)
+            self._follow(self._breaks(worsening, self._value))
         elif not verdict.worsening < self._level.highest:
             self.peak *= _CUT
 
@@ -239,25 +220,23 @@ class SelfTuning(PlainStrategy):
     def state_dict(self) -> dict[str, Any]:
         """Return the estimates, the counts and what was learned."""
         return {
+            **super().state_dict(),
             "parabola": self._parabola.state_dict(),
-            "losses": self._level.state_dict(),
             "estimate": self._estimate,
             "estimates": list(self._estimates),
             "counts": [self._step, self._epoch, self._epoch_began, self._epoch_length],
             "value": self._value,
-            "promised": self._promised,
             "began": self._began,
             "peak": self.peak,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        super().load_state_dict(state)
         self._parabola.load_state_dict(state["parabola"])
-        self._level.load_state_dict(state["losses"])
         self._estimate, self._estimates = state["estimate"], list(state["estimates"])
         self._step, self._epoch, self._epoch_began, self._epoch_length = state["counts"]
-        self._value, self._promised = state["value"], state["promised"]
-        self._began, self.peak = state["began"], state["peak"]
+        self._value, self._began, self.peak = state["value"], state["began"], state["peak"]
 
     def __repr__(self) -> str:
         length = f"steps={self._steps}" if self._steps is not None else f"epochs={self._epochs}"
