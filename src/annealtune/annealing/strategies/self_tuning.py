@@ -16,13 +16,15 @@ from annealtune.annealing.arguments import one_length
 from annealtune.annealing.neighborhood import Neighborhood, Setting, grid
 from annealtune.annealing.parabola import Parabola
 from annealtune.annealing.strategies.guarded import GuardedStrategy
-from annealtune.annealing.strategies.heat_bath import boltzmann_pick
+from annealtune.annealing.strategies.heat_bath import boltzmann_shares, pick_by_share
 from annealtune.annealing.temperature import Clock
 
 # The rates of H: eight a decade, from what moves no network to what no network survives.
 RATES = tuple(float(f"{10 ** (exponent / 8):.3g}") for exponent in range(-72, 41))
-# Where the search begins: below every rate that matters, so that nothing depends on it.
+# Where the search begins: below every rate that matters, so that nothing depends on it; with a prior
+# at this share of it.
 _FIRST_RATE = 1e-7
+_FIRST_SHARE_OF_PRIOR = 1e-3
 # A move that changes the loss by less than this share of it tells nothing but that it was small.
 _NEGLIGIBLE = 1e-4
 _LEAP = 3.0
@@ -34,12 +36,17 @@ _LEAST_STEPS = 30
 _SHARE_OF_RUN = 0.04
 # It goes on until there are so many estimates since the first that did not rise at full speed.
 _LEAST_ESTIMATES = 10
-# Rates are tried at these multiples of the estimate, in the search and after it.
+# Rates are tried at these multiples of the estimate in the search, and of the peak after it.
 _MULTIPLES = (0.5, 1.0, 2.0)
+_SPREAD = (0.7, 1.0, 1.4)
 # Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
 _FORGETTING = 0.95
 # What breaks the loss after the search halves the peak.
 _CUT = 0.5
+# What is known beforehand has this weight beside the estimate, in logarithms, and moves it by this
+# factor at most: it is right for most networks, and should not ruin those it is wrong for.
+_WEIGHT_OF_PRIOR = 0.8
+_MOST_BY_PRIOR = 10.0
 
 
 class SelfTuning(GuardedStrategy):
@@ -51,9 +58,14 @@ class SelfTuning(GuardedStrategy):
     What worsens the loss by more than a fifth of it is undone. The peak is the
     geometric mean of the estimates in the last half of the search.
 
-    The run: H is half, one and two times the peak; where the length is known, times the share of
+    Where a rate p is known that suits most networks, it is drawn to that one, in the search as in
+    the end: four fifths of the way, :math:`r^{0.2} p^{0.8}`, but tenfold at most.
+
+    The run: H is 0.7, 1 and 1.4 times the peak; where the length is known, times the share of
     the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
-    bath (see `HeatBath`), and rounded to a member of H at random, so that the mean is exact.
+    bath (see `HeatBath`), scaled so that their mean is the peak: the bath decides how rates vary,
+    not how large they are, for a single step gains most by too small ones. It is rounded to a
+    member of H at random, so that the mean is exact.
     A move that breaks the loss is undone; one that was measured, or led to no finite loss, halves
     the peak.
 
@@ -67,10 +79,11 @@ class SelfTuning(GuardedStrategy):
         epochs: planned number of epochs instead; None if unknown.
         caution: the peak is divided by it. Along a bare gradient the best rate of one step is too
             large for the next ones; an optimizer that scales each weight by itself needs none.
+        prior: a rate that suits most networks, if there is one for the optimizer.
 
     Raises:
         TypeError: if a length is no whole number.
-        ValueError: if both are given, or one is below 1, or the caution is not positive.
+        ValueError: if both are given, or one is below 1, or caution or prior is not positive.
 
     Example:
         >>> strategy, rng, loss = SelfTuning(steps=300), random.Random(0), 1.0
@@ -84,18 +97,26 @@ class SelfTuning(GuardedStrategy):
     """
 
     def __init__(
-        self, steps: int | None = None, epochs: int | None = None, *, caution: float = 1.0
+        self,
+        steps: int | None = None,
+        epochs: int | None = None,
+        *,
+        caution: float = 1.0,
+        prior: float | None = None,
     ) -> None:
         one_length("SelfTuning", steps=steps, epochs=epochs)
         if not 0 < caution < math.inf:
             raise ValueError(f"SelfTuning(caution=...) must be positive, got {caution!r}")
+        if prior is not None and not 0 < prior < math.inf:
+            raise ValueError(f"SelfTuning(prior=...) must be positive or None, got {prior!r}")
         super().__init__()
         self._steps, self._epochs, self._caution = steps, epochs, caution
+        self._prior = prior
         self._parabola = Parabola(_FORGETTING)
         self._settings = {rate: Setting({"lr": rate}) for rate in RATES}
         self._neighborhood: Neighborhood | None = None
         self._rates = RATES  # those of H
-        self._estimate = _FIRST_RATE
+        self._estimate = _FIRST_RATE if prior is None else _FIRST_SHARE_OF_PRIOR * prior
         self._estimates: list[float] = []
         self._value = 0.0  # at the start of the last move
         self._step = 0
@@ -136,17 +157,21 @@ class SelfTuning(GuardedStrategy):
             self._rates = tuple(sorted(setting["lr"] for setting in neighborhood))
         draw, rounding = rng.random(), rng.random()
         if self.peak is None:
-            target = self._estimate * _MULTIPLES[int(draw * len(_MULTIPLES))]
+            centre = self._towards_prior(self._estimate)
+            target = centre * _MULTIPLES[int(draw * len(_MULTIPLES))]
         else:
             target = self._from_the_bath(self.peak * self._left(), draw)
         return self._settings[_rounded(target, rounding, self._rates)]
 
     def _from_the_bath(self, centre: float, draw: float) -> float:
-        rates = [multiple * centre for multiple in _MULTIPLES]
-        worsenings = [self._parabola.worsening(rate) for rate in rates]
-        picked = boltzmann_pick(worsenings, 1.0, draw)
-        self._promised = worsenings[picked]
-        return rates[picked]
+        """Pick half, one or two times a rate by the heat bath, so that the mean is the centre."""
+        worsenings = [self._parabola.worsening(multiple * centre) for multiple in _SPREAD]
+        shares = boltzmann_shares(worsenings, 1.0)
+        mean = sum(share * multiple for share, multiple in zip(shares, _SPREAD, strict=True))
+        picked = pick_by_share(shares, draw)
+        rate = _SPREAD[picked] / mean * centre
+        self._promised = self._parabola.worsening(rate)
+        return rate
 
     def bound(self, value: float, rng: random.Random) -> float | None:
         """Have the moves of the search measured, and after it those that promise harm."""
@@ -177,8 +202,8 @@ class SelfTuning(GuardedStrategy):
         if math.isnan(best):  # nothing gains: smaller steps if they do harm, else wait and see
             best = self._estimate / _FALL if broke else self._estimate
         highest = self._estimate * _RISE
-        if best >= highest and not self._estimates:  # still on its way up
-            self._estimate = min(highest, self._rates[-1])
+        if best >= highest and highest < self._rates[-1]:  # still on its way up
+            self._estimate = highest
             return
         best = min(max(best, self._estimate / _FALL), highest)
         self._estimate = min(max(best, self._rates[0]), self._rates[-1])
@@ -194,8 +219,15 @@ class SelfTuning(GuardedStrategy):
         self._step += 1
         if self.peak is None and self._has_searched():
             last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
-            self.peak = statistics.geometric_mean(last) / self._caution
+            self.peak = self._towards_prior(statistics.geometric_mean(last) / self._caution)
             self._began = self._progress()
+
+    def _towards_prior(self, estimate: float) -> float:
+        """Weigh an estimate against what is known beforehand."""
+        if self._prior is None:
+            return estimate
+        factor = math.exp(_WEIGHT_OF_PRIOR * math.log(self._prior / estimate))
+        return estimate * min(max(factor, 1 / _MOST_BY_PRIOR), _MOST_BY_PRIOR)
 
     def _has_searched(self) -> bool:
         if len(self._estimates) < _LEAST_ESTIMATES:
