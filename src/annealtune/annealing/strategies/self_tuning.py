@@ -21,7 +21,7 @@ from annealtune.annealing.temperature import Clock
 
 # The rates of H: eight a decade, from what moves no network to what no network survives.
 RATES = tuple(float(f"{10 ** (exponent / 8):.3g}") for exponent in range(-72, 41))
-# Where the search begins: below every rate that matters, so that nothing depends on it; with a prior
+# The search begins below every rate that matters, so that nothing depends on it; with a prior
 # at this share of it.
 _FIRST_RATE = 1e-7
 _FIRST_SHARE_OF_PRIOR = 1e-3
