@@ -13,7 +13,7 @@ from annealtune.annealing import SelfTuning
 from annealtune.annealing.arguments import one_length
 
 # Along a bare gradient the best rate of one step is too large for the next ones.
-_CAUTION_WITH_SGD = 3.0
+_CAUTION_WITH_SGD = 4.0
 # With BatchNorm it is too small: the loss of a minibatch is taken with its own statistics, and is
 # steepest at the start.
 _CAUTION_WITH_BATCH_NORM = 1 / 3

@@ -41,6 +41,8 @@ _MULTIPLES = (0.5, 1.0, 2.0)
 _SPREAD = (0.7, 1.0, 1.4)
 # Measurements of the search are forgotten sooner: the landscape changes most in the first steps.
 _FORGETTING = 0.95
+# Over this last share of the run the rates fall to nothing.
+_DECAY = 0.25
 # What breaks the loss after the search halves the peak.
 _CUT = 0.5
 # What is known beforehand has this weight beside the estimate, in logarithms, and moves it by this
@@ -61,18 +63,18 @@ class SelfTuning(GuardedStrategy):
     Where a rate p is known that suits most networks, it is drawn to that one, in the search as in
     the end: four fifths of the way, :math:`r^{0.2} p^{0.8}`, but tenfold at most.
 
-    The run: H is 0.7, 1 and 1.4 times the peak; where the length is known, times the share of
-    the run that is left, down to nothing at its end. Of the three the rate is picked by the heat
+    The run: H is 0.7, 1 and 1.4 times the peak; where the length is known it falls in a straight
+    line to nothing over the last quarter. Of the three the rate is picked by the heat
     bath (see `HeatBath`), scaled so that their mean is the peak: the bath decides how rates vary,
     not how large they are, for a single step gains most by too small ones. It is rounded to a
     member of H at random, so that the mean is exact.
     A move that breaks the loss is undone; one that was measured, or led to no finite loss, halves
     the peak.
 
-    From the literature: the heat bath, the parabola of a line search, linear decay. Our choice:
-    to look for one peak in the first steps and to believe it. What gains most on its own minibatch
-    follows the rates that are used: a network learns to live with them. Trusted through the whole
-    run it drifts; docs/decisions/0014 has the measurements.
+    From the literature: the heat bath, the parabola of a line search, a constant rate that decays
+    at the end. Our choice: to look for one peak in the first steps and to believe it. What gains
+    most on its own minibatch follows the rates that are used: a network learns to live with them.
+    Trusted through the whole run it drifts; docs/decisions/0014 has the measurements.
 
     Args:
         steps: planned number of steps; None if unknown.
@@ -123,7 +125,6 @@ class SelfTuning(GuardedStrategy):
         self._epoch = 0
         self._epoch_began = 0  # at this step
         self._epoch_length: int | None = None
-        self._began = 0.0  # share of the run that the search took
         self.peak: float | None = None  # None during the search
 
     @staticmethod
@@ -220,7 +221,6 @@ class SelfTuning(GuardedStrategy):
         if self.peak is None and self._has_searched():
             last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
             self.peak = self._towards_prior(statistics.geometric_mean(last) / self._caution)
-            self._began = self._progress()
 
     def _towards_prior(self, estimate: float) -> float:
         """Weigh an estimate against what is known beforehand."""
@@ -246,8 +246,8 @@ class SelfTuning(GuardedStrategy):
         return min((self._epoch + within) / self._epochs, 1.0)
 
     def _left(self) -> float:
-        """Return the share that is left of the part after the search."""
-        return (1 - self._progress()) / (1 - self._began) if self._began < 1 else 0.0
+        """Return the share that is left of the decay; 1 before it begins."""
+        return min((1 - self._progress()) / _DECAY, 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the estimates, the counts and what was learned."""
@@ -258,7 +258,6 @@ class SelfTuning(GuardedStrategy):
             "estimates": list(self._estimates),
             "counts": [self._step, self._epoch, self._epoch_began, self._epoch_length],
             "value": self._value,
-            "began": self._began,
             "peak": self.peak,
         }
 
@@ -268,7 +267,7 @@ class SelfTuning(GuardedStrategy):
         self._parabola.load_state_dict(state["parabola"])
         self._estimate, self._estimates = state["estimate"], list(state["estimates"])
         self._step, self._epoch, self._epoch_began, self._epoch_length = state["counts"]
-        self._value, self._began, self.peak = state["value"], state["began"], state["peak"]
+        self._value, self.peak = state["value"], state["peak"]
 
     def __repr__(self) -> str:
         length = f"steps={self._steps}" if self._steps is not None else f"epochs={self._epochs}"
