@@ -19,7 +19,7 @@ _CAUTION_WITH_SGD = 4.0
 _CAUTION_WITH_BATCH_NORM = 1 / 3
 # These move each weight by about the rate, whatever the loss, so one rate suits most networks.
 _KIN_OF_ADAM = (torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RAdam)
-_PRIOR_WITH_ADAM = 4e-3
+_PRIOR_WITH_ADAM = 3e-3
 
 
 def is_left_open(given: tuple[Any, ...], changed: tuple[Any, Any]) -> bool:
