@@ -323,7 +323,7 @@ def test_a_heavy_tail_is_no_reason(run):
 
 def test_a_measured_step_is_never_undone_late(run):
     made = run()
-    while not made.tuner.last_step.probed:  # the sixteenth part is measured all the same
+    while not made.tuner.last_step.probed:  # one in 24 is measured all the same
         made.step()
     before = made.tuner.summary().total
     made.step(factor=1e5)

@@ -188,8 +188,8 @@ def test_a_run_needs_one_more_copy_of_weights_and_state(name, batch, rate):
         state = [t for entry in tuner.state.values() for t in entry.values() if t is not None]
         extra = bytes_of(model.parameters()) + bytes_of(state)
         if batch == 4 and not state:
-            # The first try of a setting also copies the gradients, for the time of the base's
-            # step; it shows where activations are smaller than gradients.
+            # The first try of a kind of setting also copies the gradients, for the time of the
+            # base's step; it shows where activations are smaller than gradients.
             extra += bytes_of(model.parameters())
 
     plain_peak, tuned_peak = peak_of(plain), peak_of(tuned)
@@ -218,3 +218,45 @@ def test_the_measurement_sees_what_is_alive_together():
         return second + 1
 
     assert peak_of(train) == 80_000
+
+
+class Halving(torch.optim.SGD):
+    """Halves the gradients behind autograd's back, but for groups that stand still."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if group["lr"] > 0:
+                    p.grad.data.mul_(0.5)
+
+
+def test_a_rate_of_zero_does_not_show_what_happens_to_gradients():
+    weight = torch.nn.Parameter(torch.ones(4))
+    tuner = EmbeddedTuner(Halving([weight], lr=0.1), neighborhood=grid(lr=[0.0, 0.1]))
+    for _ in range(40):
+        tuner.zero_grad()
+        loss = (weight**2).sum()
+        loss.backward()
+        before = weight.grad.clone()
+        setting = tuner.propose(loss)
+        tuner.resolve(float("nan"))
+        assert torch.equal(weight.grad, before), setting
+
+
+@pytest.mark.parametrize(("options", "copies"), [({}, 1), ({"nesterov": True, "foreach": True}, 9)])
+def test_gradients_are_copied_once_for_all_rates(monkeypatch, options, copies):
+    asked = []
+    take = Snapshot.take
+    monkeypatch.setattr(
+        Snapshot,
+        "take",
+        lambda self, *, gradients=False: (asked.append(gradients), take(self, gradients=gradients)),
+    )
+    weight = torch.nn.Parameter(torch.ones(4))
+    base = torch.optim.SGD([weight], lr=0.1, momentum=0.9, **options)
+    tuner = EmbeddedTuner(base, neighborhood=grid(lr=[0.01 * k for k in range(1, 10)]))
+    for _ in range(9):
+        tuner.step(lambda: (weight**2).sum())
+    assert sum(asked) == copies

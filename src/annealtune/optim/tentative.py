@@ -45,24 +45,24 @@ class TentativeStep:
         self._base = base
         self._controls = controls
         self._before = Snapshot(base)
-        self._spares_gradients: set[frozenset[tuple[str, Any]]] = set()
+        # The kinds of settings, whatever their rate, that leave the gradients alone.
+        self._sparing: set[frozenset[tuple[str, Any]]] = set()
         self.trial: Trial | None = None  # the one that waits for its verdict
         controls.note()
 
     def make(self, trial: Trial) -> None:
         """Step with the setting of a trial."""
         kind = frozenset((name, value) for name, value in trial.setting.items() if name != "lr")
-        self._before.take(gradients=kind not in self._spares_gradients)
+        self._before.take(gradients=kind not in self._sparing)
         self.trial = trial
         with self.undone_on_error():
             self._step(trial.setting)
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
-        # does under such a setting, at whatever rate, is found out at its first try, which paid for
-        # a copy of them.
-        if self._before.gradients_are_untouched():
-            self._spares_gradients.add(kind)
-        else:
-            self._spares_gradients.discard(kind)
+        # does under such a setting is found out at the first try, which paid for a copy of them.
+        if not self._before.gradients_are_untouched():
+            self._sparing.discard(kind)
+        elif trial.setting.get("lr") != 0:  # at that rate a base may do nothing at all
+            self._sparing.add(kind)
 
     def _step(self, setting: Setting) -> None:
         self._controls.turn_base(setting)

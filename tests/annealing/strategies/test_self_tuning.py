@@ -82,6 +82,11 @@ def test_caution_divides_the_peak():
     assert tuned(caution=4.0)[0].peak == pytest.approx(tuned()[0].peak / 4)
 
 
+def test_a_prior_has_its_say_after_caution():
+    peaks = [tuned(0.01, caution=caution, prior=0.003)[0].peak for caution in (1.0, 4.0)]
+    assert peaks[0] / peaks[1] == pytest.approx(4**0.2)
+
+
 @pytest.mark.parametrize("best", [1e-3, 4e-3, 0.02, 0.1, 10.0])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_a_prior_draws_the_peak_by_four_fifths_and_tenfold_at_most(best, noise):
@@ -201,7 +206,7 @@ def test_where_everything_breaks_it_ends_with_next_to_nothing(broken):
 
 
 def test_where_nothing_moves_it_goes_on_searching_within_its_rates():
-    strategy, rng = SelfTuning(steps=300), random.Random(0)
+    strategy, rng = SelfTuning(), random.Random(0)
     for _ in range(300):
         setting = strategy.pick(H, rng)
         strategy.observe(setting, strategy.decide(1.0, 1.0, rng))

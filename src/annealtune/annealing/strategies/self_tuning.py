@@ -34,8 +34,10 @@ _FALL = 3.0
 # How many steps the search takes: so many, or this share of the run if that is more.
 _LEAST_STEPS = 30
 _SHARE_OF_RUN = 0.04
-# It goes on until there are so many estimates since the first that did not rise at full speed.
+# It goes on until there are so many estimates that did not rise at full speed, or over this share
+# of a short run.
 _LEAST_ESTIMATES = 10
+_LONGEST_SEARCH = 0.5
 # Rates are tried at these multiples of the estimate in the search, and of the peak after it.
 _MULTIPLES = (0.5, 1.0, 2.0)
 _SPREAD = (0.7, 1.0, 1.4)
@@ -58,7 +60,7 @@ class SelfTuning(GuardedStrategy):
     sensible rate and leaps up while the loss hardly moves. Then rates r/2, r and 2r are tried, a
     parabola is fitted to what they did, and r follows its bottom :math:`-a/2b`, slowly upwards.
     What worsens the loss by more than a fifth of it is undone. The peak is the
-    geometric mean of the estimates in the last half of the search.
+    geometric mean of the estimates in the last half of the search, which takes at most half a run.
 
     Where a rate p is known that suits most networks, it is drawn to that one, in the search as in
     the end: four fifths of the way, :math:`r^{0.2} p^{0.8}`, but tenfold at most.
@@ -78,9 +80,11 @@ class SelfTuning(GuardedStrategy):
 
     Args:
         steps: planned number of steps; None if unknown.
-        epochs: planned number of epochs instead; None if unknown.
-        caution: the peak is divided by it. Along a bare gradient the best rate of one step is too
-            large for the next ones; an optimizer that scales each weight by itself needs none.
+        epochs: planned number of epochs instead; None if unknown. The steps of the first one
+            are not known while it lasts: a run of one epoch does not decay.
+        caution: the estimate is divided by it, before it is drawn to a prior. Along a bare
+            gradient the best rate of one step is too large for the next ones; an optimizer that
+            scales each weight by itself needs none.
         prior: a rate that suits most networks, if there is one for the optimizer.
 
     Raises:
@@ -165,7 +169,7 @@ class SelfTuning(GuardedStrategy):
         return self._settings[_rounded(target, rounding, self._rates)]
 
     def _from_the_bath(self, centre: float, draw: float) -> float:
-        """Pick half, one or two times a rate by the heat bath, so that the mean is the centre."""
+        """Pick one of three rates by the heat bath, so that their mean is the centre."""
         worsenings = [self._parabola.worsening(multiple * centre) for multiple in _SPREAD]
         shares = boltzmann_shares(worsenings, 1.0)
         mean = sum(share * multiple for share, multiple in zip(shares, _SPREAD, strict=True))
@@ -220,7 +224,9 @@ class SelfTuning(GuardedStrategy):
         self._step += 1
         if self.peak is None and self._has_searched():
             last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
-            self.peak = self._towards_prior(statistics.geometric_mean(last) / self._caution)
+            estimate = statistics.geometric_mean(last or [self._estimate]) / self._caution
+            believed = self._towards_prior(estimate)
+            self.peak = min(max(believed, self._rates[0]), self._rates[-1])
 
     def _towards_prior(self, estimate: float) -> float:
         """Weigh an estimate against what is known beforehand."""
@@ -230,9 +236,9 @@ class SelfTuning(GuardedStrategy):
         return estimate * min(max(factor, 1 / _MOST_BY_PRIOR), _MOST_BY_PRIOR)
 
     def _has_searched(self) -> bool:
-        if len(self._estimates) < _LEAST_ESTIMATES:
-            return False
         progress = self._progress()  # 0 also in the first of some epochs, whose steps are unknown
+        if len(self._estimates) < _LEAST_ESTIMATES:
+            return progress >= _LONGEST_SEARCH
         return self._step >= _LEAST_STEPS and (progress == 0 or progress >= _SHARE_OF_RUN)
 
     def _progress(self) -> float:
