@@ -121,7 +121,7 @@ def minibatches(part: Part, batch_size: int, seed: int, epoch: int) -> Iterator[
 # --- Data ---
 
 
-def _images(name: str, train_size: int | None, validation: float, text: Path | None) -> Splits:  # noqa: ARG001
+def images(name: str, train_size: int | None, validation: float, text: Path | None) -> Splits:  # noqa: ARG001
     """Return a data set of the library: all of its test set, a part of its training set."""
     from annealtune.training import data
 
@@ -133,8 +133,8 @@ def _images(name: str, train_size: int | None, validation: float, text: Path | N
         torch.tensor(values).view(1, -1, 1, 1) for values in (dataset.mean, dataset.std)
     )
 
-    def part(images: Tensor, labels: Tensor) -> Part:
-        inputs = (images / dataset.scale - mean) / deviation
+    def part(pixels: Tensor, labels: Tensor) -> Part:
+        inputs = (pixels / dataset.scale - mean) / deviation
         return Part(inputs.contiguous(memory_format=torch.channels_last), labels)
 
     return Splits(
@@ -144,7 +144,7 @@ def _images(name: str, train_size: int | None, validation: float, text: Path | N
     )
 
 
-def _three_parts(inputs: Tensor, targets: Tensor) -> Splits:
+def three_parts(inputs: Tensor, targets: Tensor) -> Splits:
     """Divide a table 60 : 20 : 20 and put its columns on the scale of the training part."""
     order = torch.randperm(len(inputs), generator=torch.Generator().manual_seed(SPLIT_SEED))
     ends = [round(share * len(inputs)) for share in (0.6, 0.8)]
@@ -161,14 +161,14 @@ def _cancer(text: Path | None) -> Splits:  # noqa: ARG001
     from sklearn.datasets import load_breast_cancer
 
     inputs, targets = load_breast_cancer(return_X_y=True)
-    return _three_parts(torch.from_numpy(inputs).float(), torch.from_numpy(targets).long())
+    return three_parts(torch.from_numpy(inputs).float(), torch.from_numpy(targets).long())
 
 
 def _friedman(text: Path | None) -> Splits:  # noqa: ARG001
     from sklearn.datasets import make_friedman1
 
     inputs, targets = make_friedman1(20_000, noise=1.0, random_state=SPLIT_SEED)
-    return _three_parts(
+    return three_parts(
         torch.from_numpy(inputs).float(), torch.from_numpy(targets).float().unsqueeze(1)
     )
 
@@ -177,7 +177,7 @@ CONTEXT = 64
 CHARACTERS = 128
 
 
-def _shakespeare(text: Path | None) -> Splits:
+def shakespeare(text: Path | None) -> Splits:
     """Return windows of characters, each to be predicted from those before it.
 
     The first 90 % of the text are trained on, the next 5 % are for validation, the last for the
@@ -202,7 +202,7 @@ def _shakespeare(text: Path | None) -> Splits:
 # --- Nets ---
 
 
-def _perceptron(*widths: int) -> nn.Module:
+def perceptron(*widths: int) -> nn.Module:
     layers: list[nn.Module] = [nn.Flatten()]
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
@@ -260,8 +260,8 @@ TASKS = {
             "accuracy",
             batch_size=32,
             epochs=30,
-            load=functools.partial(_images, "digits", None, 0.2),
-            build=lambda: _perceptron(64, 128, 128, 10),
+            load=functools.partial(images, "digits", None, 0.2),
+            build=lambda: perceptron(64, 128, 128, 10),
         ),
         Task(
             "fashion-mnist",
@@ -269,7 +269,7 @@ TASKS = {
             "accuracy",
             batch_size=64,
             epochs=8,
-            load=functools.partial(_images, "fashion-mnist", 8_000, 0.125),
+            load=functools.partial(images, "fashion-mnist", 8_000, 0.125),
             build=lambda: _library_net("small-cnn-w2", 1, 28),
             has_batch_norm=True,
             is_image=True,
@@ -280,7 +280,7 @@ TASKS = {
             "accuracy",
             batch_size=64,
             epochs=10,
-            load=functools.partial(_images, "cifar10", 7_000, 1 / 7),
+            load=functools.partial(images, "cifar10", 7_000, 1 / 7),
             build=_plain_cnn,
             is_image=True,
         ),
@@ -290,7 +290,7 @@ TASKS = {
             "accuracy",
             batch_size=64,
             epochs=12,
-            load=functools.partial(_images, "cifar10", 3_000, 1 / 3),
+            load=functools.partial(images, "cifar10", 3_000, 1 / 3),
             build=lambda: _library_net("resnet18-w8", 3, 32),
             has_batch_norm=True,
             is_image=True,
@@ -301,7 +301,7 @@ TASKS = {
             "loss",
             batch_size=32,
             epochs=2,
-            load=_shakespeare,
+            load=shakespeare,
             build=CharacterTransformer,
         ),
         Task(
@@ -311,7 +311,7 @@ TASKS = {
             batch_size=16,
             epochs=30,
             load=_cancer,
-            build=lambda: _perceptron(30, 64, 64, 2),
+            build=lambda: perceptron(30, 64, 64, 2),
         ),
         Task(
             "friedman",
@@ -320,7 +320,7 @@ TASKS = {
             batch_size=128,
             epochs=15,
             load=_friedman,
-            build=lambda: _perceptron(10, 64, 64, 1),
+            build=lambda: perceptron(10, 64, 64, 1),
         ),
     )
 }
