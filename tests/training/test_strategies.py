@@ -256,7 +256,7 @@ class TestAdamwSa:
         assert (group["betas"], group["weight_decay"], group["eps"]) == ((0.9, 0.999), 0.01, 1e-8)
 
     def test_learns(self, complete, lines_of):
-        directory = complete(method="adamw-sa", epochs=6)
+        directory = complete(method="adamw-sa", epochs=20)
         first, *_, last = lines_of(directory / "metrics.jsonl")
         assert last["train_loss"] < 0.9 * first["train_loss"]
         assert math.isfinite(last["temperature"])
