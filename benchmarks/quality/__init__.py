@@ -11,8 +11,9 @@ be stopped at any time; the second reads that file alone. DIR holds CIFAR-10 and
 Cost is counted in forwards, a backward as two. A task's budget is three times the steps of the
 reference, and nobody gets more: whose step is dearer makes fewer of them.
 
-- `tasks`: data, nets, metrics; `methods`: ours, peers and references; `own_peers`: SAM and the line
-  search, which have no package to install; `trainers`: how each of them makes a step;
+- `tasks`: data, nets, metrics; `methods`: ours, peers and references; `starts`: how each is built;
+  `own_peers`: SAM and the line search, which have no package to install; `trainers`: how each of
+  them makes a step;
 - `run`: one run and what is counted in it; `plan`: which runs there are and which are missing;
 - `records`: the file; `workers`: the processes;
 - `summaries`: means, intervals, ranks; `page`: HTML and Markdown.

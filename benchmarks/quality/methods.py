@@ -1,7 +1,6 @@
 """The methods: ours, what is left of them without the accept test, peers, tuned references.
 
-A peer has the settings that its authors recommend, with the source beside it; the same weight
-decay of 0.01 wherever AdamW is underneath, none for SGD.
+A peer has the settings that its authors recommend, with the source beside it; `starts` builds them.
 """
 
 from __future__ import annotations
@@ -12,17 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+from annealtune import log_range
 
-from annealtune import SGDSA, EmbeddedTuner, grid, log_range
-from annealtune.annealing import PAPER_RATES
-
-from .own_peers import SAM, StochasticLineSearch
-from .trainers import Annealed, OwnStep, PolynomialAveraging, ScheduleFree, Setup, Trainer
+from . import starts
+from .trainers import Setup, Trainer
 
 Family = Literal["ours", "paper", "ablation", "peer", "reference"]
-WEIGHT_DECAY = 0.01
-WARM_UP = 0.05
 # Ours are planned at this cost of a step, after so many forwards for the search at the start: a
 # little above what the default needs in up to 2,000 steps, so that its schedule ends before the
 # budget does; a longer one loses its last half percent, at rates of nearly zero. What a run really
@@ -72,137 +66,6 @@ class Method:
         return not self.package or importlib.util.find_spec(self.package) is not None
 
 
-# --- Ours ---
-
-
-def _adamw(setup: Setup) -> torch.optim.AdamW:
-    return torch.optim.AdamW(setup.model.parameters(), lr=setup.lr, weight_decay=WEIGHT_DECAY)
-
-
-def _sgd(setup: Setup) -> torch.optim.SGD:
-    return torch.optim.SGD(setup.model.parameters(), lr=setup.lr, momentum=0.9)
-
-
-def _adamw_sa(setup: Setup) -> Trainer:
-    tuner = EmbeddedTuner(
-        _adamw(setup), model=setup.model, total_steps=setup.steps, seed=setup.seed
-    )
-    return Annealed(setup, tuner, is_averaged=True)
-
-
-def _adamw_sa_anytime(setup: Setup) -> Trainer:
-    tuner = EmbeddedTuner(_adamw(setup), model=setup.model, seed=setup.seed)
-    return Annealed(setup, tuner, is_averaged=True)
-
-
-def _sgd_sa(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, total_steps=setup.steps, seed=setup.seed)
-    return Annealed(setup, tuner, is_averaged=True)
-
-
-def _paper_text(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, preset="paper-text", epochs=setup.epochs, seed=setup.seed)
-    return Annealed(setup, tuner, is_averaged=False)
-
-
-def _paper_code(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, preset="paper-code", batch_size=setup.batch_size, seed=setup.seed)
-    return Annealed(setup, tuner, is_averaged=False)
-
-
-def _always_accept(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, grid(lr=PAPER_RATES), temperature=math.inf, seed=setup.seed)
-    return Annealed(setup, tuner, is_averaged=False)
-
-
-def _always_accept_adamw(setup: Setup) -> Trainer:
-    base = torch.optim.AdamW(setup.model.parameters(), weight_decay=WEIGHT_DECAY)
-    tuner = EmbeddedTuner(
-        base,
-        model=setup.model,
-        neighborhood=grid(lr=log_range(1e-5, 0.3, 10)),
-        temperature=math.inf,
-        seed=setup.seed,
-    )
-    return Annealed(setup, tuner, is_averaged=False)
-
-
-# --- Peers and references ---
-
-
-def _cosine_sgd(setup: Setup) -> Trainer:
-    return Trainer(setup, _sgd(setup))
-
-
-def _cosine_adamw(setup: Setup) -> Trainer:
-    return Trainer(setup, _adamw(setup))
-
-
-def _prodigy(setup: Setup) -> Trainer:
-    from prodigyopt import Prodigy
-
-    optimizer = Prodigy(
-        setup.model.parameters(),
-        lr=setup.lr,
-        weight_decay=WEIGHT_DECAY,
-        safeguard_warmup=True,
-        use_bias_correction=True,
-    )
-    return Trainer(setup, optimizer)
-
-
-def _schedule_free_adamw(setup: Setup) -> Trainer:
-    from schedulefree import AdamWScheduleFree
-
-    optimizer = AdamWScheduleFree(
-        setup.model.parameters(),
-        lr=setup.lr,
-        weight_decay=WEIGHT_DECAY,
-        warmup_steps=round(WARM_UP * setup.steps),
-    )
-    return ScheduleFree(setup, optimizer)
-
-
-def _schedule_free_sgd(setup: Setup) -> Trainer:
-    from schedulefree import SGDScheduleFree
-
-    optimizer = SGDScheduleFree(
-        setup.model.parameters(),
-        lr=setup.lr,
-        momentum=0.9,
-        warmup_steps=round(WARM_UP * setup.steps),
-    )
-    return ScheduleFree(setup, optimizer)
-
-
-def _d_adaptation(setup: Setup) -> Trainer:
-    from dadaptation import DAdaptAdam
-
-    optimizer = DAdaptAdam(
-        setup.model.parameters(), lr=setup.lr, weight_decay=WEIGHT_DECAY, decouple=True
-    )
-    return Trainer(setup, optimizer)
-
-
-def _dog(setup: Setup) -> Trainer:
-    from dog import DoG, PolynomialDecayAverager
-
-    # The first movement; its documentation gives one value for nets with BatchNorm, one for others.
-    movement = 1e-4 if setup.has_batch_norm else 1e-6
-    optimizer = DoG(setup.model.parameters(), reps_rel=movement)
-    return PolynomialAveraging(setup, optimizer, PolynomialDecayAverager(setup.model))
-
-
-def _line_search(setup: Setup) -> Trainer:
-    search = StochasticLineSearch(setup.model, setup.steps_per_epoch, setup.forwards_left)
-    return OwnStep(setup, search)
-
-
-def _sam(setup: Setup) -> Trainer:
-    base = _sgd(setup)
-    return OwnStep(setup, SAM(setup.model, base), scheduled=base)
-
-
 METHODS = {
     method.name: method
     for method in (
@@ -210,7 +73,7 @@ METHODS = {
             "adamw-sa",
             "EmbeddedTuner over AdamW, default",
             "ours",
-            _adamw_sa,
+            starts.adamw_sa,
             step_cost=SELDOM_PROBING,
             first_cost=SEARCH,
             lr=1e-3,
@@ -220,7 +83,7 @@ METHODS = {
             "sgd-sa",
             "SGDSA, default",
             "ours",
-            _sgd_sa,
+            starts.sgd_sa,
             step_cost=SELDOM_PROBING,
             first_cost=SEARCH,
             recalibrates=True,
@@ -230,7 +93,7 @@ METHODS = {
             "adamw-sa-anytime",
             "EmbeddedTuner over AdamW, length not told",
             "ours",
-            _adamw_sa_anytime,
+            starts.adamw_sa_anytime,
             lr=1e-3,
             recalibrates=True,
         ),
@@ -238,7 +101,7 @@ METHODS = {
             "paper-text",
             "SGDSA, preset paper-text",
             "paper",
-            _paper_text,
+            starts.paper_text,
             step_cost=4.0,
             source="Fischetti and Stringher (2019), Algorithm 2",
         ),
@@ -247,7 +110,7 @@ METHODS = {
             "paper-code",
             "SGDSA, preset paper-code",
             "paper",
-            _paper_code,
+            starts.paper_code,
             step_cost=5.0,
             source="Fischetti and Stringher (2019), as their experiments ran",
         ),
@@ -255,21 +118,21 @@ METHODS = {
             "always-accept",
             "SGD at a random rate of the paper",
             "ablation",
-            _always_accept,
+            starts.always_accept,
             probes_are_free=True,
         ),
         Method(
             "always-accept-adamw",
             "AdamW at a random rate of ten",
             "ablation",
-            _always_accept_adamw,
+            starts.always_accept_adamw,
             probes_are_free=True,
         ),
         Method(
             "prodigy",
             "Prodigy, cosine",
             "peer",
-            _prodigy,
+            starts.prodigy,
             lr=1.0,
             package="prodigyopt",
             source="https://github.com/konstmish/prodigy: lr = 1, cosine annealing over all steps, "
@@ -279,7 +142,7 @@ METHODS = {
             "schedule-free-adamw",
             "Schedule-Free AdamW",
             "peer",
-            _schedule_free_adamw,
+            starts.schedule_free_adamw,
             lr=0.0025,
             recalibrates=True,
             package="schedulefree",
@@ -290,7 +153,7 @@ METHODS = {
             "schedule-free-sgd",
             "Schedule-Free SGD",
             "peer",
-            _schedule_free_sgd,
+            starts.schedule_free_sgd,
             lr=1.0,
             recalibrates=True,
             package="schedulefree",
@@ -301,7 +164,7 @@ METHODS = {
             "d-adaptation",
             "D-Adapted Adam, cosine",
             "peer",
-            _d_adaptation,
+            starts.d_adaptation,
             lr=1.0,
             package="dadaptation",
             source="https://github.com/facebookresearch/dadaptation: lr = 1, the schedule one "
@@ -311,7 +174,7 @@ METHODS = {
             "dog",
             "DoG with polynomial averaging",
             "peer",
-            _dog,
+            starts.dog,
             recalibrates=True,
             package="dog",
             source="https://github.com/formll/dog: reps_rel 1e-6, with BatchNorm 1e-4; averaging "
@@ -321,14 +184,14 @@ METHODS = {
             "line-search",
             "Stochastic line search (Armijo), our code",
             "peer",
-            _line_search,
+            starts.line_search,
             source="Vaswani et al. (2019), settings of https://github.com/IssamLaradji/sls",
         ),
         Method(
             "sam",
             "SAM over SGD with momentum, cosine, our code",
             "peer",
-            _sam,
+            starts.sam,
             step_cost=6.0,
             lr=0.1,
             source="Foret et al. (2021), rho = 0.05; rate as in https://github.com/davda54/sam",
@@ -337,14 +200,14 @@ METHODS = {
             "sgd-cosine",
             "SGD with momentum, cosine, best of seven rates",
             "reference",
-            _cosine_sgd,
+            starts.cosine_sgd,
             rates=log_range(1e-3, 1.0, 7),
         ),
         Method(
             "adamw-cosine",
             "AdamW, cosine, best of seven rates",
             "reference",
-            _cosine_adamw,
+            starts.cosine_adamw,
             rates=log_range(1e-4, 1e-1, 7),
         ),
     )

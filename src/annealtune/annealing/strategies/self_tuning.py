@@ -210,8 +210,7 @@ class SelfTuning(GuardedStrategy):
         if best >= highest and highest < self._rates[-1]:  # still on its way up
             self._estimate = highest
             return
-        best = min(max(best, self._estimate / _FALL), highest)
-        self._estimate = min(max(best, self._rates[0]), self._rates[-1])
+        self._estimate = self._within_h(min(max(best, self._estimate / _FALL), highest))
         self._estimates.append(self._estimate)
 
     def tick(self, clock: Clock) -> None:
@@ -225,8 +224,10 @@ class SelfTuning(GuardedStrategy):
         if self.peak is None and self._has_searched():
             last = self._estimates[-max(_LEAST_ESTIMATES, len(self._estimates) // 2) :]
             estimate = statistics.geometric_mean(last or [self._estimate]) / self._caution
-            believed = self._towards_prior(estimate)
-            self.peak = min(max(believed, self._rates[0]), self._rates[-1])
+            self.peak = self._within_h(self._towards_prior(estimate))
+
+    def _within_h(self, rate: float) -> float:
+        return min(max(rate, self._rates[0]), self._rates[-1])
 
     def _towards_prior(self, estimate: float) -> float:
         """Weigh an estimate against what is known beforehand."""
