@@ -29,11 +29,6 @@ from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
 
-# The key in the first parameter group of a state dict. Groups are the one place that survives
-# dtype casts, deep copies and distributed checkpoints unchanged.
-STATE_KEY = "annealtune"
-
-
 class AnnealingState:
     """Strategy, generator, step count and tally of one run.
 

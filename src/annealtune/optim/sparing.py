@@ -15,10 +15,10 @@ from annealtune.optim.probe import Probe
 from annealtune.optim.step_info import ProbeCount, StepInfo, Summary
 from annealtune.optim.surrogate import Surrogate
 from annealtune.optim.tentative import TentativeStep
-from annealtune.optim.wrapper import OptimizerWrapper
+from annealtune.optim.wrapper import AnnealedWrapper
 
 
-class SparingWrapper(OptimizerWrapper):
+class SparingWrapper(AnnealedWrapper):
     """A wrapper that need not measure every step.
 
     A subclass sets the attributes; what they hold is saved and loaded here.

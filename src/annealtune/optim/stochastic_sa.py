@@ -19,7 +19,7 @@ from annealtune.optim.presets import Preset, preset_temperature
 from annealtune.optim.probe import Probe
 from annealtune.optim.random_state import RandomState
 from annealtune.optim.snapshot import Snapshot
-from annealtune.optim.wrapper import OptimizerWrapper
+from annealtune.optim.wrapper import AnnealedWrapper
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
@@ -54,7 +54,7 @@ class Shrinking:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
 
 
-class StochasticSA(OptimizerWrapper):
+class StochasticSA(AnnealedWrapper):
     r"""Derivative-free training by simulated annealing (the paper's SSA).
 
     Every step draws a standard normal direction D, tries :math:`w' = w - \epsilon D` and

@@ -8,8 +8,12 @@ from typing import Any
 from torch.optim import Optimizer
 
 from annealtune.annealing import Strategy
-from annealtune.optim.annealing_state import STATE_KEY, AnnealingState
+from annealtune.optim.annealing_state import AnnealingState
 from annealtune.optim.step_info import StepInfo, Summary
+
+# The key in the first parameter group of a state dict. Groups are the one place that survives
+# dtype casts, deep copies and distributed checkpoints unchanged.
+STATE_KEY = "annealtune"
 
 
 class OptimizerWrapper(Optimizer):
@@ -20,35 +24,14 @@ class OptimizerWrapper(Optimizer):
 
     Args:
         base: the optimizer that is wrapped.
-        annealing: strategy, generator and counts of the run.
     """
 
     # Scratch that a copy or a checkpoint does not need; subclasses list theirs.
     _scratch: tuple[str, ...] = ()
 
-    def __init__(self, base: Optimizer, annealing: AnnealingState) -> None:
+    def __init__(self, base: Optimizer) -> None:
         self.base = base
-        self._annealing = annealing
-        self.last_step: StepInfo | None = None
         super().__setstate__({})  # torch's hooks and its wrapper of step, without groups of our own
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision."""
-        return self._annealing.strategy.temperature
-
-    @property
-    def strategy(self) -> Strategy:
-        """The optimizer's own copy of its metaheuristic."""
-        return self._annealing.strategy
-
-    def cool(self) -> None:
-        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
-        self._annealing.tick("epoch")
-
-    def summary(self) -> Summary:
-        """Return how often each setting was tried, improved the loss and was accepted."""
-        return self._annealing.summary()
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -97,15 +80,11 @@ class OptimizerWrapper(Optimizer):
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
         own = next((g[STATE_KEY] for g in state_dict["param_groups"] if STATE_KEY in g), None)
-        annealing = copy.deepcopy(self._annealing)
         if own is not None:
-            annealing.load_state_dict(own)
             self._check_own_state(own)
-        self.base.load_state_dict(state_dict)
-        for group in self.base.param_groups:
-            group.pop(STATE_KEY, None)
+        bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in state_dict["param_groups"]]
+        self.base.load_state_dict({**state_dict, "param_groups": bare})
         if own is not None:
-            self._annealing = annealing
             self._load_own_state(own)
         self._reset_scratch()
         for after in self._optimizer_load_state_dict_post_hooks.values():
@@ -138,17 +117,58 @@ class OptimizerWrapper(Optimizer):
 
     def _own_state(self) -> dict[str, Any]:
         """Return what a checkpoint must hold besides the base's state dict."""
-        return self._annealing.state_dict()
+        return {}
 
     def _check_own_state(self, state: dict[str, Any]) -> None:
         """Raise ValueError if the state belongs to a wrapper of another kind."""
 
     def _load_own_state(self, state: dict[str, Any]) -> None:
-        """Continue where `_own_state` was taken; strategy, generator and counts are loaded."""
-        self.last_step = None
+        """Continue where `_own_state` was taken."""
 
     def _reset_scratch(self) -> None:
         """Make the scratch anew."""
 
     def _refuse_pending(self, method: str) -> None:
         """Raise if the weights are those of a tentative step."""
+
+
+class AnnealedWrapper(OptimizerWrapper):
+    """A wrapper whose moves a strategy accepts or undoes.
+
+    Args:
+        base: the optimizer that is wrapped.
+        annealing: strategy, generator and counts of the run.
+    """
+
+    def __init__(self, base: Optimizer, annealing: AnnealingState) -> None:
+        super().__init__(base)
+        self._annealing = annealing
+        self.last_step: StepInfo | None = None
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def cool(self) -> None:
+        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
+        self._annealing.tick("epoch")
+
+    def summary(self) -> Summary:
+        """Return how often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.summary()
+
+    def _own_state(self) -> dict[str, Any]:
+        return self._annealing.state_dict()
+
+    def _check_own_state(self, state: dict[str, Any]) -> None:
+        copy.deepcopy(self._annealing).load_state_dict(state)
+
+    def _load_own_state(self, state: dict[str, Any]) -> None:
+        self._annealing.load_state_dict(state)
+        self.last_step = None

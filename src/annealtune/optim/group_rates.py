@@ -1,0 +1,73 @@
+"""The ratios between the learning rates of an optimizer's groups, which a tuner keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+
+class GroupRates:
+    """One rate for all groups, each group at its own multiple of it.
+
+    The multiple of a group is its learning rate before tuning over the largest one of all groups,
+    times its ``lr_scale`` where it has one (timm's layer decay).
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        base: whose groups are written to.
+
+    Raises:
+        ValueError: if a group has no learning rate, or none of them is positive.
+
+    Example:
+        >>> import torch
+        >>> body, head = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+        >>> base = torch.optim.SGD(
+        ...     [{"params": body.parameters(), "lr": 0.001}, {"params": head.parameters()}], lr=0.01
+        ... )
+        >>> rates = GroupRates("SelfTuner", base)
+        >>> rates.write(1.0)
+        >>> [group["lr"] for group in base.param_groups]
+        [0.1, 1.0]
+    """
+
+    def __init__(self, owner: str, base: Optimizer) -> None:
+        self._owner = owner
+        self._base = base
+        given = [self._given(group) for group in base.param_groups]
+        self._largest = max(given)
+        if not 0 < self._largest < math.inf:
+            raise ValueError(
+                f"{owner}(base=...) must have a group with a positive learning rate, for the "
+                f"ratios between groups are kept, got {', '.join(map(str, given))}"
+            )
+        self._ratios = [rate / self._largest for rate in given]
+
+    def write(self, rate: float) -> None:
+        """Give every group its multiple of a rate."""
+        for group, multiple in zip(self._base.param_groups, self.multiples(), strict=True):
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate * multiple)
+            else:
+                group["lr"] = rate * multiple
+
+    def multiples(self) -> list[float]:
+        """Return what the rate is multiplied by in each group; one that was just added counts."""
+        groups = self._base.param_groups
+        self._ratios += [self._given(group) / self._largest for group in groups[len(self._ratios) :]]
+        return [
+            ratio * float(group.get("lr_scale", 1.0))
+            for ratio, group in zip(self._ratios, groups, strict=True)
+        ]
+
+    def _given(self, group: Mapping[str, Any]) -> float:
+        if "lr" not in group:
+            raise ValueError(
+                f"{self._owner}(base=...) must have a learning rate in every group, got one with "
+                f"{', '.join(key for key in group if key != 'params')}"
+            )
+        return float(group["lr"])
