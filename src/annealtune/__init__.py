@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         SGDSA,
         Attribute,
         EmbeddedTuner,
+        SelfTuner,
         Shrinking,
         StepInfo,
         StochasticSA,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     # optimizers
+    "SelfTuner": "annealtune.optim",
     "SGDSA": "annealtune.optim",
     "EmbeddedTuner": "annealtune.optim",
     "StochasticSA": "annealtune.optim",
@@ -89,6 +91,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "SelfTuner",
     "SGDSA",
     "EmbeddedTuner",
     "StochasticSA",

@@ -2,6 +2,7 @@
 
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.loop_options import Attribute, LoopOption, Value
+from annealtune.optim.self_tuner import SelfTuner
 from annealtune.optim.sgd_sa import SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary
 from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
@@ -13,6 +14,7 @@ __all__ = [
     "Count",
     "EmbeddedTuner",
     "LoopOption",
+    "SelfTuner",
     "Shrinking",
     "StepInfo",
     "StochasticSA",

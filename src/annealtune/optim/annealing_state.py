@@ -29,6 +29,7 @@ from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
 
+
 class AnnealingState:
     """Strategy, generator, step count and tally of one run.
 

@@ -30,6 +30,7 @@ class WeightAverage:
         owner: name of the optimizer's class, for messages.
         base: whose parameters are averaged.
         model: whose BatchNorm layers belong to them, if known.
+        latest: keep the weights that were added last instead of a mean.
 
     Example:
         >>> weight = nn.Parameter(torch.zeros(1))
@@ -45,10 +46,13 @@ class WeightAverage:
         Polyak and Juditsky (1992); a window that grows with the run: Shamir and Zhang (2013).
     """
 
-    def __init__(self, owner: str, base: Optimizer, model: nn.Module | None) -> None:
+    def __init__(
+        self, owner: str, base: Optimizer, model: nn.Module | None, *, latest: bool = False
+    ) -> None:
         self._owner = owner
         self._base = base
         self._model = model
+        self._latest = latest
         self._means: list[Tensor] = []
         self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
         self._frozen: set[_NormBase] = set()  # those of them whose statistics are not trained
@@ -62,7 +66,7 @@ class WeightAverage:
         self._note_frozen()
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
-        share = _MEMORY / (self.count + _MEMORY - 1)
+        share = 1.0 if self._latest else _MEMORY / (self.count + _MEMORY - 1)
         if known and are_plain(known):
             torch._foreach_lerp_(self._means, known, share)
         else:
@@ -70,6 +74,11 @@ class WeightAverage:
                 mean.lerp_(tensor, share)
         # All of them the first time; later the weights of a group that was added.
         self._means += [t.clone() for t in present[len(known) :]]
+
+    def put(self) -> None:
+        """Give the model the average for good."""
+        modules = [] if self._model is None else list(self._model.modules())
+        _write(self._tensors(), self._means, modules)
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:

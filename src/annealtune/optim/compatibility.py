@@ -15,8 +15,13 @@ from annealtune.annealing import Neighborhood
 from annealtune.optim.wrapper import OptimizerWrapper
 
 
-def check_base(owner: str, base: Any) -> None:
+def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
     """Check that a step of the base can be tried and undone.
+
+    Args:
+        owner: name of the wrapping class, for messages.
+        base: the optimizer.
+        may_maximize: whether the wrapper can follow a base that maximizes.
 
     Raises:
         TypeError: if it is no optimizer, or its step needs a closure of its own.
@@ -37,8 +42,25 @@ def check_base(owner: str, base: Any) -> None:
             f"{owner}(base=...) must be an optimizer whose step needs no closure, got "
             f"{type(base).__name__}: it evaluates the loss itself, several times a step"
         )
-    for group in base.param_groups:
-        check_group(owner, group)
+    if not any(group["params"] for group in base.param_groups):
+        raise ValueError(f"{owner}(base=...) must have parameters to train, got none")
+    if not may_maximize:
+        for group in base.param_groups:
+            check_group(owner, group)
+
+
+def direction(owner: str, base: Optimizer) -> float:
+    """Return 1 where the base minimizes, -1 where it maximizes.
+
+    Raises:
+        ValueError: if its groups do not agree.
+    """
+    directions = {bool(group.get("maximize", False)) for group in base.param_groups}
+    if len(directions) > 1:
+        raise ValueError(
+            f"{owner}(base=...): all groups must minimize or all must maximize, got both"
+        )
+    return -1.0 if True in directions else 1.0
 
 
 def check_group(owner: str, group: Any) -> None:

@@ -55,10 +55,22 @@ class GroupRates:
             else:
                 group["lr"] = rate * multiple
 
+    def apply(self, setting: Mapping[str, Any]) -> None:
+        """Write a setting: its rate as `write` does, every other option as it is."""
+        self.write(setting["lr"])
+        for option in setting.keys() - {"lr"}:
+            for group in self._base.param_groups:
+                if isinstance(group[option], Tensor):
+                    group[option].fill_(setting[option])
+                else:
+                    group[option] = setting[option]
+
     def multiples(self) -> list[float]:
         """Return what the rate is multiplied by in each group; one that was just added counts."""
         groups = self._base.param_groups
-        self._ratios += [self._given(group) / self._largest for group in groups[len(self._ratios) :]]
+        self._ratios += [
+            self._given(group) / self._largest for group in groups[len(self._ratios) :]
+        ]
         return [
             ratio * float(group.get("lr_scale", 1.0))
             for ratio, group in zip(self._ratios, groups, strict=True)

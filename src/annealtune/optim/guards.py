@@ -51,7 +51,7 @@ class Buffers:
     def __init__(self, modules: list[nn.Module], extra: list[Tensor]) -> None:
         self._entries = [(module, dict(module._buffers)) for module in modules if module._buffers]
         buffers = [b for _, named in self._entries for b in named.values() if b is not None]
-        self._copies = [(b, b.clone()) for b in buffers + extra if not _is_expanded(b)]
+        self._copies = [(b, b.clone()) for b in buffers + extra if not is_expanded(b)]
 
     @torch.no_grad()
     def put_back(self) -> None:
@@ -86,7 +86,7 @@ def weights_kept(weights: Iterable[Tensor]) -> Iterator[None]:
                 weight.copy_(kept)
 
 
-def _is_expanded(tensor: Tensor) -> bool:
+def is_expanded(tensor: Tensor) -> bool:
     """Tell a tensor that torch lets nobody write into."""
     if tensor.layout != torch.strided or 0 not in tensor.stride():
         return False

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 
 class RandomState(NamedTuple):
@@ -43,6 +45,7 @@ class ForwardRecorder:
         self.state: RandomState | None = None
         self.paused = False
         self._gradient: tuple[int, int] | None = None
+        self._handle: RemovableHandle | None = None
 
     @torch.compiler.disable(  # type: ignore[untyped-decorator]
         reason="it notes the random state: give the tuner the compiled module instead of its inside"
@@ -53,6 +56,17 @@ class ForwardRecorder:
         if wanted and module.training and torch.is_grad_enabled():
             self.state = RandomState.capture()
             self._gradient = _mark_of_gradient(module)
+
+    def attach(self, module: nn.Module, holder: object) -> None:
+        """Hook on to a module until `detach` is called or ``holder`` is gone."""
+        self._handle = module.register_forward_pre_hook(self)
+        weakref.finalize(holder, self._handle.remove)
+
+    def detach(self) -> None:
+        """Take the hook away."""
+        if self._handle is not None:
+            self._handle.remove()
+        self._handle, self.state = None, None
 
     def forget_abandoned(self, module: nn.Module) -> None:
         """Forget the noted forward if its gradients are about to be thrown away.
@@ -76,7 +90,7 @@ class ForwardRecorder:
             self.paused = paused
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"state": None, "paused": False, "_gradient": None}
+        return {"state": None, "paused": False, "_gradient": None, "_handle": None}
 
 
 def _mark_of_gradient(module: nn.Module) -> tuple[int, int] | None:

@@ -1,0 +1,310 @@
+"""The rules of a race: who is dropped, who wins, and what a race may cost. Knows no tensors.
+
+Several copies of a run ("arms") make steps on the same minibatches with different settings. Their
+losses are compared minibatch by minibatch, which takes most of the noise away.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from annealtune.annealing.acceptance import metropolis
+from annealtune.annealing.neighborhood import Setting
+
+# An arm is dropped when it is this many standard errors worse than the leader ...
+_CLEARLY = 4.0
+# ... over at least this many minibatches, ...
+_LEAST_WINDOW = 4
+# ... but this many arms stay to the end: on a plateau the first to leave is not always the best.
+_STAY = 2
+# A single difference counts at most this many times the median one, so that an arm that explodes
+# is not saved by its own deviation.
+_OUTLIER = 3.0
+
+# Minibatches of one race: a share of the run, within bounds.
+_SHARE, _SHORTEST, _LONGEST = 0.03, 24, 200
+# Extra steps of all races together: 12 % of short runs, 6 % of long ones, no less in between.
+_SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
+# The length that is assumed where none is known.
+_ANYTIME = 1000
+# Fewer minibatches than this say nothing.
+LEAST_MINIBATCHES = 8
+
+
+class Difference(NamedTuple):
+    """The paired difference of two arms: its mean and the standard error of it."""
+
+    mean: float
+    error: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the first arm is clearly worse."""
+        return self.mean > 0 and self.mean > _CLEARLY * self.error
+
+
+def paired_difference(values: Sequence[float], others: Sequence[float]) -> Difference:
+    """Compare two arms on the same minibatches; positive is worse.
+
+    Args:
+        values: of one arm, at least one.
+        others: of the other arm, on the same minibatches.
+
+    Example:
+        >>> paired_difference([3.0, 4.0, 6.0], [2.0, 2.0, 3.0])
+        Difference(mean=2.0, error=0.5773502691896258)
+    """
+    differences = [value - other for value, other in zip(values, others, strict=True)]
+    bound = _OUTLIER * statistics.median(map(abs, differences))
+    clipped = [max(-bound, min(bound, difference)) for difference in differences]
+    mean = math.fsum(clipped) / len(clipped)
+    if len(clipped) == 1:
+        return Difference(mean, 0.0)
+    return Difference(mean, statistics.stdev(clipped) / math.sqrt(len(clipped)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Allowance:
+    """What a race may cost.
+
+    Attributes:
+        minibatches: how many it lasts at the most.
+        extra_steps: how many steps it may make besides one a minibatch.
+    """
+
+    minibatches: int
+    extra_steps: int
+
+    def fits(self, arms: int) -> bool:
+        """Whether this many arms can race for long enough to say something."""
+        least = LEAST_MINIBATCHES
+        return self.minibatches >= least and self.extra_steps >= (arms - 1) * least
+
+
+def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
+    """Return what the next race may cost in a run of this length.
+
+    All races together make at most 6 % extra steps in a run of 2,000 steps or more, 12 % in a run
+    of up to 1,000 and 120 steps in between.
+
+    Args:
+        total_steps: planned length of the run; None is unknown.
+        spent: extra steps of the races before.
+
+    Example:
+        >>> allowance(2000)
+        Allowance(minibatches=60, extra_steps=120)
+        >>> allowance(50).fits(3)
+        False
+    """
+    length = _ANYTIME if total_steps is None else total_steps
+    extra = math.floor(min(_SHORT_RUN * length, max(_LONG_RUN * length, _ENOUGH)))
+    minibatches = min(max(round(_SHARE * length), _SHORTEST), _LONGEST, length // 4)
+    return Allowance(minibatches, max(extra - spent, 0))
+
+
+class Outcome(NamedTuple):
+    """Who won a race, and why."""
+
+    winner: int
+    reason: str
+
+
+class Standings:
+    """The losses of the arms of one race, and what follows from them.
+
+    Arms are known by their numbers. A loss that is not finite breaks its arm, unless it is so for
+    all arms: then the minibatch is to blame and does not count.
+
+    Args:
+        arms: how many there are.
+
+    Example:
+        >>> standings = Standings(2)
+        >>> for loss in (2.0, 1.6, 1.3, 1.1):
+        ...     standings.add({0: loss, 1: loss + 0.5})
+        >>> standings.leader
+        0
+        >>> standings.verdict(incumbent=1, smaller=[], rng=random.Random(0)).winner
+        0
+    """
+
+    def __init__(self, arms: int) -> None:
+        self.losses: list[list[float]] = [[] for _ in range(arms)]
+        self.live = list(range(arms))
+        self.dropped: dict[int, str] = {}
+        self.minibatches = 0
+        self.spoilt = 0  # minibatches in a row on which no arm had a finite loss
+
+    def add(self, losses: Mapping[int, float]) -> None:
+        """Take in the losses of all live arms on one minibatch."""
+        finite = {arm for arm, loss in losses.items() if math.isfinite(loss)}
+        if not finite:
+            self.spoilt += 1
+            return
+        self.spoilt = 0
+        self.minibatches += 1
+        for arm, loss in losses.items():
+            if arm in finite:
+                self.losses[arm].append(loss)
+            else:
+                self.drop(arm, f"loss {loss} at minibatch {self.minibatches}")
+
+    def drop(self, arm: int, reason: str) -> None:
+        """Take an arm out of the race."""
+        self.live.remove(arm)
+        self.dropped[arm] = reason
+
+    def drop_losers(self) -> None:
+        """Drop the arms that are clearly worse than the leader, the worst first; two stay."""
+        if self.minibatches < _LEAST_WINDOW:
+            return
+        leader = self.leader
+        for arm in sorted(self.live, key=self.score, reverse=True):
+            if len(self.live) <= _STAY:
+                return
+            difference = self.difference(arm, leader)
+            if arm != leader and difference.is_clear:
+                self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
+
+    @property
+    def leader(self) -> int:
+        """The live arm with the lowest score; of equals the first."""
+        return min(self.live, key=self.score)
+
+    def score(self, arm: int) -> float:
+        """Return the mean loss of an arm over the second half of the race."""
+        losses = self.losses[arm][-self._window() :]
+        return math.fsum(losses) / len(losses) if losses else math.inf
+
+    def difference(self, arm: int, other: int) -> Difference:
+        """Return how much worse an arm is than another over the second half of the race."""
+        window = self._window()
+        return paired_difference(self.losses[arm][-window:], self.losses[other][-window:])
+
+    def verdict(
+        self,
+        incumbent: int,
+        smaller: Sequence[int],
+        rng: random.Random,
+        judged: Mapping[int, Sequence[float]] | None = None,
+    ) -> Outcome:
+        r"""Draw the winner: from the leader towards caution, by the Metropolis rule.
+
+        The leader gives way to the incumbent with probability :math:`e^{-d/s}`, where d is how much
+        worse the incumbent is in the mean of the paired losses, and the temperature s the standard
+        error of that mean: a clear difference decides, a level one is decided for the incumbent.
+        Where the incumbent is gone or refused, the next smaller rate is asked in the same way.
+
+        Args:
+            incumbent: the arm that holds what the run has now.
+            smaller: arms in falling order of their rate, without those that have none.
+            rng: draws one number for each arm that is asked.
+            judged: values of a black-box objective for each live arm, instead of the losses.
+        """
+
+        def scored(arm: int) -> float:
+            return self.score(arm) if judged is None else statistics.fmean(judged[arm])
+
+        def worse(arm: int) -> Difference:
+            if judged is None:
+                return self.difference(arm, leader)
+            return paired_difference(judged[arm], judged[leader])
+
+        if len(self.live) == 1:
+            return Outcome(self.live[0], "the only one left")
+        leader = min(self.live, key=lambda arm: (scored(arm), arm != incumbent))
+        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
+        asked = [arm for arm in (incumbent, *below) if arm in self.live and arm != leader]
+        for arm, name in _cautious(asked, incumbent):
+            difference = worse(arm)
+            draw = rng.random()
+            if metropolis(0.0, difference.mean, difference.error, draw).accepted:
+                return Outcome(arm, f"{name}, level with the best")
+        if leader == incumbent:
+            return Outcome(leader, "the incumbent, and the best")
+        return Outcome(leader, "the best")
+
+    def _window(self) -> int:
+        return max(_LEAST_WINDOW, self.minibatches // 2)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "losses": [list(losses) for losses in self.losses],
+            "live": list(self.live),
+            "dropped": dict(self.dropped),
+            "minibatches": self.minibatches,
+            "spoilt": self.spoilt,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.losses = [list(losses) for losses in state["losses"]]
+        self.live = list(state["live"])
+        self.dropped = dict(state["dropped"])
+        self.minibatches = state["minibatches"]
+        self.spoilt = state["spoilt"]
+
+
+def _cautious(asked: Sequence[int], incumbent: int) -> Iterable[tuple[int, str]]:
+    """Name the arms that the leader may give way to: the incumbent, then the next smaller rate."""
+    if incumbent in asked:
+        yield incumbent, "the incumbent"
+    others = [arm for arm in asked if arm != incumbent]
+    if others:
+        yield others[0], "a smaller rate"
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceInfo:
+    """One race, immutable.
+
+    Attributes:
+        step: number of the step at which it began, from 0.
+        minibatches: how many it lasted.
+        settings: of the arms.
+        scores: mean losses of the arms over the second half, or what an objective judged; NaN for
+            an arm that broke at once.
+        dropped: why an arm was dropped, by its number.
+        winner: number of the arm that won; None where all broke.
+        reason: why it won.
+        rate: the learning rate that was chosen.
+        extra_steps: steps that it made besides one a minibatch.
+        restarted: whether the run went back to its first weights afterwards.
+    """
+
+    step: int
+    minibatches: int
+    settings: tuple[Setting, ...]
+    scores: tuple[float, ...]
+    dropped: dict[int, str]
+    winner: int | None
+    reason: str
+    rate: float
+    extra_steps: int
+    restarted: bool
+
+    def __str__(self) -> str:
+        won = "no arm was left" if self.winner is None else f"{self.settings[self.winner]} won"
+        again = ", from the first weights" if self.restarted else ""
+        return (
+            f"race at step {self.step}: {len(self.settings)} arms, {self.minibatches} minibatches, "
+            f"{won} ({self.reason}); rate {self.rate:.3g}{again}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, from which `from_dict` makes it again."""
+        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {**plain, "settings": [dict(s) for s in self.settings], "scores": list(self.scores)}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> RaceInfo:
+        """Make it again from plain data."""
+        settings = tuple(Setting(options) for options in plain["settings"])
+        return cls(**{**plain, "settings": settings, "scores": tuple(plain["scores"])})

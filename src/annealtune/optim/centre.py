@@ -1,0 +1,87 @@
+"""The learning rate around which a first race is held."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.snapshot import Snapshot
+
+# Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
+_WITH_ADAM = 3e-3
+# Otherwise: the rate at which the first steps change the weights by this part of their size.
+_RELATIVE_CHANGE = 5e-3
+# Momentum builds up over the first steps, so a few are made along the first gradient.
+_STEPS = 4
+# Tensors that start at zero count as if they had this variance over their fan-in.
+_LEAST_VARIANCE = 0.1
+_TRIES, _FIRST_TRY, _FARTHEST = 12, 1e-3, 1e4
+
+
+def known_centre(base: Optimizer) -> float | None:
+    """Return the centre for a base whose steps do not depend on the size of the gradient.
+
+    Example:
+        >>> known_centre(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
+        0.003
+    """
+    return _WITH_ADAM if "adam" in type(base).__name__.lower() else None
+
+
+def has_gradient(base: Optimizer) -> bool:
+    """Tell whether a gradient is there that is not zero."""
+    gradients = (p.grad for group in base.param_groups for p in group["params"])
+    dense = (g._values() if g is not None and g.is_sparse else g for g in gradients)
+    return any(g is not None and bool(g.any()) for g in dense)
+
+
+@torch.no_grad()
+def relative_centre(base: Optimizer, rates: GroupRates) -> float:
+    """Return the rate at which steps along the present gradient change the weights by 0.5 %.
+
+    The base makes a few steps at a trial rate, which are undone; the change being about
+    proportional to the rate, two or three trials are enough.
+
+    Args:
+        base: with a gradient in place.
+        rates: writes a rate into its groups.
+    """
+    before = Snapshot(base)
+    rate = _FIRST_TRY
+    for _ in range(_TRIES):
+        before.take(gradients=True)
+        parameters = [p for group in base.param_groups for p in group["params"]]
+        weights = [p.clone() for p in parameters]
+        try:
+            rates.write(rate)
+            for _ in range(_STEPS):
+                base.step()
+            change = _relative_change(parameters, weights) / _STEPS
+        finally:
+            before.restore()
+        if math.isfinite(change) and abs(math.log(max(change, 1e-300) / _RELATIVE_CHANGE)) < 0.1:
+            return rate
+        wanted = _RELATIVE_CHANGE / change if math.isfinite(change) and change > 0 else math.nan
+        if math.isnan(wanted):
+            wanted = _FARTHEST if change == 0 else 1 / _FARTHEST
+        rate *= min(max(wanted, 1 / _FARTHEST), _FARTHEST)
+    return rate
+
+
+def _relative_change(parameters: list[Tensor], weights: list[Tensor]) -> float:
+    """Return the root mean square of the changes, each tensor's in units of its own size."""
+    matrices = [(p, w) for p, w in zip(parameters, weights, strict=True) if p.dim() >= 2]
+    total, count = 0.0, 0
+    for parameter, before in matrices or zip(parameters, weights, strict=True):
+        if not parameter.requires_grad or parameter.numel() == 0:
+            continue
+        fan_in = max(parameter.numel() // parameter.shape[0], 1) if parameter.dim() >= 2 else 1
+        size = max(float(before.abs().double().square().mean()), _LEAST_VARIANCE / fan_in)
+        change = float((parameter - before).abs().double().square().mean())
+        total += change / size * parameter.numel()
+        count += parameter.numel()
+    return math.sqrt(total / count) if count else 0.0

@@ -1,0 +1,89 @@
+"""What a run did, in bounded memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+_MOST_POINTS = 1024
+_MOST_EVENTS = 256
+# How far the caller of a step is away: a part, the step, torch's wrapper and its no_grad.
+_OUTSIDE = 6
+
+
+class Point(NamedTuple):
+    """The learning rate at a step and the mean loss of the steps before it."""
+
+    step: int
+    rate: float
+    loss: float
+
+
+class Event(NamedTuple):
+    """Something that happened once."""
+
+    step: int
+    text: str
+
+
+class History:
+    """Rates and losses over time, and the events between them.
+
+    However long the run, at most 1,024 points are kept: when there are more, every second one goes
+    and from then on half as many are added. Of the events the last 256 are kept.
+
+    Attributes:
+        points: in the order of their steps.
+        events: in the order of their steps.
+    """
+
+    def __init__(self) -> None:
+        self.points: list[Point] = []
+        self.events: list[Event] = []
+        self._stride = 1
+        self._seen = 0
+        self._said: set[str] = set()
+
+    def add(self, step: int, rate: float, loss: float) -> None:
+        """Add a point."""
+        if self._seen % self._stride == 0:
+            self.points.append(Point(step, rate, loss))
+        self._seen += 1
+        if len(self.points) > _MOST_POINTS:
+            self.points = self.points[::2]
+            self._stride *= 2
+
+    def note(self, step: int, text: str) -> None:
+        """Add an event."""
+        self.events = [*self.events, Event(step, text)][-_MOST_EVENTS:]
+
+    def say(self, step: int, text: str, *, once: str | None = None) -> None:
+        """Warn, and add an event; what has a name is said once."""
+        if once is not None:
+            if once in self._said:
+                return
+            self._said.add(once)
+        self.note(step, text)
+        warnings.warn(f"SelfTuner: {text}", stacklevel=_OUTSIDE)
+
+    def __repr__(self) -> str:
+        return f"History({len(self.points)} points, {len(self.events)} events)"
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        return {
+            "points": [tuple(point) for point in self.points],
+            "events": [tuple(event) for event in self.events],
+            "stride": self._stride,
+            "seen": self._seen,
+            "said": sorted(self._said),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.points = [Point(*point) for point in state["points"]]
+        self.events = [Event(*event) for event in state["events"]]
+        self._stride = state["stride"]
+        self._seen = state["seen"]
+        self._said = set(state["said"])

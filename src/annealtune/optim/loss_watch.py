@@ -1,0 +1,121 @@
+"""Watches the loss of a run without waiting for the device at every step."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+# The loss is read once in this many steps.
+EVERY = 8
+# Progress is certain when it exceeds this many deviations of a single loss ...
+_CERTAIN = 8.0
+# ... and lost when this share of it is gone.
+_LOST = 0.9
+# Before that, a loss this many deviations above the first ones is a broken one.
+_ABOVE_START = 4.0
+# How much the newest losses count in the deviation.
+_SMOOTHING = 0.2
+
+
+class Look(NamedTuple):
+    """What a reading of the losses has shown."""
+
+    loss: float
+    is_broken: bool
+
+
+class LossWatch:
+    """Tells when a run has broken: its loss is not finite, or all that was learned is lost.
+
+    The rule knows neither the unit nor the zero of the loss. With the mean of the last eight
+    losses, the first such mean (start), the lowest one, and the deviation s of single losses, a run
+    is broken if the mean is not finite, or above ``lowest + 0.9 (start - lowest)`` after a progress
+    of more than 8 s, or above ``start + 4 s`` before.
+
+    Args:
+        sign: -1 where the loss is maximized.
+
+    Example:
+        >>> watch = LossWatch()
+        >>> for loss in (2.0, 2.5, 1.5, 2.0, 2.0, 2.5, 1.5, 2.0):
+        ...     watch.see([torch.tensor(loss)])
+        >>> watch.look()
+        Look(loss=2.0, is_broken=False)
+    """
+
+    def __init__(self, sign: float = 1.0) -> None:
+        self._sign = sign
+        self._unread: list[Tensor] = []
+        self._steps = 0
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Forget the losses seen so far."""
+        self._unread = []
+        self._steps = 0
+        self._start: float | None = None
+        self._lowest = math.inf
+        self._deviation = 0.0
+
+    def see(self, losses: list[Tensor]) -> None:
+        """Take in the losses of one step, unread."""
+        self._unread += losses
+        self._steps += 1
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to read them."""
+        return self._steps >= EVERY
+
+    def look(self) -> Look | None:
+        """Read the losses and judge them; None if there was none."""
+        unread, self._unread, self._steps = self._unread, [], 0
+        if not unread:
+            return None
+        flat = torch.stack([loss.reshape(()).float() for loss in unread])
+        losses = [self._sign * loss for loss in flat.tolist()]
+        mean = math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan
+        is_broken = not math.isfinite(mean) or self._breaks(mean, statistics.pstdev(losses))
+        if not is_broken:
+            self._learn(mean, losses)
+        return Look(self._sign * mean, is_broken)
+
+    def _breaks(self, mean: float, deviation: float) -> bool:
+        if self._start is None:
+            return False
+        usual = self._deviation or deviation  # a loss may be constant at first
+        progress = self._start - self._lowest
+        if progress > _CERTAIN * usual:
+            return mean > self._lowest + _LOST * progress
+        return mean > self._start + _ABOVE_START * usual
+
+    def _learn(self, mean: float, losses: list[float]) -> None:
+        deviation = statistics.pstdev(losses)
+        if self._start is None:
+            self._start, self._deviation = mean, deviation
+        else:
+            self._deviation += _SMOOTHING * (deviation - self._deviation)
+        self._lowest = min(self._lowest, mean)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything; reading the unread losses is left to whoever loads it."""
+        return {
+            "unread": [loss.clone() for loss in self._unread],
+            "steps": self._steps,
+            "start": self._start,
+            "lowest": self._lowest,
+            "deviation": self._deviation,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._unread = list(state["unread"])
+        self._steps = state["steps"]
+        self._start = state["start"]
+        self._lowest = state["lowest"]
+        self._deviation = state["deviation"]

@@ -1,0 +1,199 @@
+"""A race under way: every live arm steps on the same minibatches."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from annealtune.annealing import Setting
+from annealtune.annealing.race import Allowance, Outcome, Standings
+from annealtune.optim import guards
+from annealtune.optim.arms import Arms
+from annealtune.optim.gradient import MinibatchGradient, active_scaler, gradients_are_finite
+from annealtune.optim.random_state import RandomState
+
+# After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
+_MOST_SPOILT = 3
+
+Objective = Callable[[], Any]
+
+
+class Race:
+    """One race of arms that differ in their setting.
+
+    Args:
+        base: makes the steps.
+        model: the module that is trained, if known.
+        settings: one for each arm.
+        write: writes a setting into the groups of the base.
+        allowance: what the race may cost.
+        began: number of the step at which it begins.
+        sign: -1 where the loss is maximized.
+        objective: what the arms are judged by at the end instead of their losses.
+        on_host: whether arms that are not in the model lie in host memory.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None,
+        settings: Sequence[Setting],
+        write: Callable[[Setting], None],
+        allowance: Allowance,
+        *,
+        began: int,
+        sign: float = 1.0,
+        objective: Objective | None = None,
+        on_host: bool = False,
+    ) -> None:
+        self._base = base
+        self._model = model
+        self.settings = tuple(settings)
+        self._write = write
+        self._allowance = allowance
+        self._sign = sign
+        self._objective = objective
+        self.began = began
+        self.extra_steps = 0
+        self.standings = Standings(len(self.settings))
+        self.arms = Arms(base, model, len(self.settings), on_host=on_host)
+        self._torn: int | None = None  # the arm whose weights are being written
+
+    def step(self, minibatch: MinibatchGradient) -> None:
+        """Let every live arm make its own step on one minibatch; drop those that clearly lose."""
+        end = RandomState.capture()
+        first = self.arms.in_model
+        losses: dict[int, float] = {}
+        try:
+            for arm in (first, *(a for a in self.standings.live if a != first)):
+                self.arms.switch_to(arm)
+                loss = minibatch.compared() if arm == first else minibatch.again()
+                losses[arm] = self._sign * float(loss)
+                if math.isfinite(losses[arm]):
+                    self._move(arm)
+        except BaseException:
+            self._give_up_torn()
+            raise
+        finally:
+            end.restore()
+            self.arms.seal()
+        self.extra_steps += len(losses) - 1
+        self.standings.add(losses)
+        if self._objective is None:
+            self.standings.drop_losers()
+        self._forget_dropped()
+        self.arms.switch_to(self.standings.leader)
+        self.arms.seal()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time for the verdict."""
+        live = len(self.standings.live)
+        return (
+            self.standings.minibatches >= self._allowance.minibatches
+            or self.extra_steps + live - 1 > self._allowance.extra_steps
+            or live == 1
+            or self.all_broke
+        )
+
+    @property
+    def all_broke(self) -> bool:
+        """Whether no arm has a finite loss any more."""
+        return self.standings.spoilt >= _MOST_SPOILT
+
+    def verdict(self, incumbent: int, smaller: Sequence[int], rng: random.Random) -> Outcome:
+        """Judge the live arms and draw the winner."""
+        judged = None
+        if self._objective is not None:
+            judged = {arm: self._judged(arm) for arm in list(self.standings.live)}
+            for arm, values in judged.items():
+                if not all(map(math.isfinite, values)) and len(self.standings.live) > 1:
+                    self.standings.drop(arm, f"objective {values}")
+            self._forget_dropped()
+        return self.standings.verdict(incumbent, smaller, rng, judged)
+
+    def scores(self) -> tuple[float, ...]:
+        """Return the mean loss of every arm over its last minibatches; NaN where there is none."""
+        scores = [self._sign * self.standings.score(arm) for arm in range(len(self.settings))]
+        return tuple(score if math.isfinite(score) else math.nan for score in scores)
+
+    def _move(self, arm: int) -> None:
+        """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
+        if active_scaler() is not None and not gradients_are_finite(self._base):
+            return
+        self._torn = arm
+        self._write(self.settings[arm])
+        self._base.step()
+        self._torn = None
+
+    def _give_up_torn(self) -> None:
+        """Drop the arm whose step was interrupted: its weights are half old, half new."""
+        if self._torn is not None and len(self.standings.live) > 1:
+            self.standings.drop(self._torn, "interrupted in the middle of a step")
+            self._forget_dropped()
+        self._torn = None
+
+    def _forget_dropped(self) -> None:
+        for arm in self.standings.dropped:
+            self.arms.drop(arm, self.standings.live[0])
+
+    @torch.no_grad()
+    def _judged(self, arm: int) -> list[float]:
+        """Return the values of the objective for one arm; smaller is better."""
+        self.arms.switch_to(arm)
+        assert self._objective is not None
+        with _unchanged(self._base, self._model):
+            values = self._objective()
+        if isinstance(values, Tensor):
+            values = values.detach().double().flatten().tolist()
+        elif isinstance(values, int | float):
+            values = [values]
+        try:
+            return [float(value) for value in values]
+        except (TypeError, ValueError):
+            raise TypeError(
+                "SelfTuner(objective=...) must return a number, or several that are compared one "
+                f"by one, got {values!r}"
+            ) from None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the standings and the arms."""
+        return {
+            "settings": [dict(setting) for setting in self.settings],
+            "allowance": [self._allowance.minibatches, self._allowance.extra_steps],
+            "began": self.began,
+            "extra_steps": self.extra_steps,
+            "standings": self.standings.state_dict(),
+            "arms": self.arms.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.extra_steps = state["extra_steps"]
+        self.standings.load_state_dict(state["standings"])
+        self.arms.load_state_dict(state["arms"])
+
+
+@contextlib.contextmanager
+def _unchanged(base: Optimizer, model: nn.Module | None) -> Iterator[None]:
+    """Put weights, buffers, training flags and random numbers back after an objective."""
+    modules = [] if model is None else list(model.modules())
+    weights = [p for group in base.param_groups for p in group["params"]]
+    start = RandomState.capture()
+    with (
+        guards.weights_kept(weights),
+        guards.buffers_kept(modules, []),
+        guards.flags_kept(modules, evaluate=False),
+    ):
+        try:
+            yield
+        finally:
+            start.restore()
+            guards.show_new_weights(modules)

@@ -1,0 +1,325 @@
+"""The races of a run: which arms start, what is made of the winner, when it is over."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from annealtune.annealing import Neighborhood, Setting
+from annealtune.annealing.race import Allowance, RaceInfo, allowance
+from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.centre import has_gradient, known_centre, relative_centre
+from annealtune.optim.gradient import MinibatchGradient
+from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.history import History
+from annealtune.optim.race import Objective, Race
+
+# Rates of the arms: this factor apart, this many on each side of the centre.
+_SPACING, _ON_EACH_SIDE = 4.0, 2
+# A short race favours large rates: a choice above the centre is believed half-way, in logarithms.
+_BELIEF_UPWARD = 0.5
+# Where every arm broke, the next race is held this far below.
+_FAR_BELOW = _SPACING**3
+# Steps without any gradient after which a word is due.
+_LONG_WAIT = 100
+
+
+class Races:
+    """Finds the setting of a run by one race, or by a few where the winner is at the edge.
+
+    Args:
+        base: makes the steps.
+        model: the module that is trained, if known.
+        rates: writes settings into the groups of the base.
+        history: is told what happens.
+        total_steps: planned length of the run, if known.
+        around: the centre of the first race, if given.
+        neighborhood: the settings to race, if given.
+        objective: what the arms are judged by, if not by their losses.
+        on_host: whether idle arms lie in host memory.
+        sign: -1 where the loss is maximized.
+        seed: of the generator that draws the winners.
+
+    Attributes:
+        infos: the races that are over.
+        race: the one that is on.
+        extra_steps: steps that the arms of all races made besides one a minibatch.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None,
+        rates: GroupRates,
+        history: History,
+        *,
+        total_steps: int | None,
+        around: float | None,
+        neighborhood: Neighborhood | None,
+        objective: Objective | None,
+        on_host: bool,
+        sign: float,
+        seed: int,
+    ) -> None:
+        self._base = base
+        self._model = model
+        self._rates = rates
+        self._history = history
+        self._total_steps = total_steps
+        self._around = around
+        self._neighborhood = neighborhood
+        self._own_arm = _present(base, neighborhood or ())  # the incumbent of an H that is given
+        self._objective = objective
+        self._on_host = on_host
+        self._sign = sign
+        self._rng = random.Random(seed)
+        self._centre = math.nan  # until there is a gradient
+        self._waited = 0
+        self.infos: list[RaceInfo] = []
+        self.race: Race | None = None
+        self.extra_steps = 0
+
+    def step(self, minibatch: MinibatchGradient, step: int) -> Setting | None:
+        """Race on one minibatch; return what to train with from here on, once that is known."""
+        if self.race is None:
+            if not self._has_gradient(step):
+                return None
+            self._centre = self._find_centre()
+            settings = self._first_arms()
+            if not settings:
+                return self._hold_centre(step)
+            self.race = self._started(settings, step)
+        self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
+        if not self.race.is_over:
+            return None
+        finish = self._after_all_broke if self.race.all_broke else self._finish
+        return finish(self.race, step)
+
+    @property
+    def rate(self) -> float:
+        """The rate of the arm that leads; 0 before the first race."""
+        return 0.0 if self.race is None else _rate(self.race.settings[self.race.arms.in_model])
+
+    def _finish(self, race: Race, step: int) -> Setting | None:
+        """Draw the winner; go on from it, or start again at the rate that is made of it."""
+        outcome = race.verdict(self._incumbent(race), _falling(race.settings), self._rng)
+        winner = race.settings[outcome.winner]
+        self.extra_steps += race.extra_steps
+        beyond = self._beyond(race.settings, winner)
+        chosen = winner if beyond else self._believed(winner, race.settings)
+        # An arm that has had this rate all along is exactly where the base would be with it.
+        arm = None if beyond else _live_arm(race, chosen)
+        if arm is None:
+            race.arms.start_again()
+        else:
+            race.arms.switch_to(arm)
+        self._note(race, step, outcome.winner, outcome.reason, chosen, restarted=arm is None)
+        self.race = self._started(beyond, step + 1) if beyond else None
+        return None if beyond else chosen
+
+    def _after_all_broke(self, race: Race, step: int) -> Setting | None:
+        """Start again far below, or with the incumbent of an H.
+
+        Raises:
+            NonFiniteLossError: if there never was a finite loss.
+        """
+        if race.standings.minibatches == 0:
+            raise NonFiniteLossError(
+                "SelfTuner.step: the loss at the first weights must be finite, got "
+                f"{race.standings.spoilt} minibatches in a row where it is not; look at the data, "
+                "the initial weights and the loss"
+            )
+        chosen = race.settings[self._incumbent(race)]
+        if self._neighborhood is None:
+            chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
+        self.extra_steps += race.extra_steps
+        race.arms.start_again()
+        self._note(race, step, None, "all broke", chosen, restarted=True)
+        self.race = None
+        self._centre = _rate(chosen)
+        if self._neighborhood is None and self._allowance().fits(3):
+            self.race = self._started(_rates(self._centre, -1, 1), step + 1)
+            return None
+        self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
+        return chosen
+
+    def _hold_centre(self, step: int) -> Setting:
+        """Make a plain step in a run that is too short for a race."""
+        chosen = Setting({"lr": self._centre})
+        self._history.say(
+            step,
+            f"{self._total_steps} steps are too few for a race: the rate {self._centre:.3g} is "
+            "held; give around=... if you know a better one",
+        )
+        self._rates.apply(chosen)
+        self._base.step()
+        return chosen
+
+    def _has_gradient(self, step: int) -> bool:
+        if has_gradient(self._base):
+            return True
+        self._waited += 1
+        if self._waited == _LONG_WAIT:
+            self._history.say(
+                step, f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
+            )
+        return False
+
+    def _find_centre(self) -> float:
+        if self._around is not None:
+            return self._around
+        return known_centre(self._base) or relative_centre(self._base, self._rates)
+
+    def _first_arms(self) -> tuple[Setting, ...]:
+        """Return the settings of the first race: the H that was given, or rates around a centre."""
+        if self._neighborhood is not None:
+            return tuple(Setting({"lr": self._centre, **s}) for s in self._neighborhood)
+        for side in range(_ON_EACH_SIDE, 0, -1):
+            if self._allowance().fits(2 * side + 1):
+                return _rates(self._centre, -side, side)
+        return ()
+
+    def _allowance(self) -> Allowance:
+        return allowance(self._total_steps, self.extra_steps)
+
+    def _started(self, settings: Sequence[Setting], step: int) -> Race:
+        return Race(
+            self._base,
+            self._model,
+            settings,
+            self._rates.apply,
+            self._allowance(),
+            began=step,
+            sign=self._sign,
+            objective=self._objective,
+            on_host=self._on_host,
+        )
+
+    def _incumbent(self, race: Race) -> int:
+        """Return the arm with what the run would have without this race."""
+        if self._neighborhood is not None:
+            return self._own_arm
+        rate = self.infos[-1].rate if self.infos else self._centre
+        distances = [abs(math.log(_rate(setting) / rate)) for setting in race.settings]
+        return distances.index(min(distances))
+
+    def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
+        """Return what is made of the winner: a rate above the centre is believed half-way."""
+        if self._neighborhood is not None or _rate(winner) <= self._centre:
+            return winner
+        believed = self._centre * (_rate(winner) / self._centre) ** _BELIEF_UPWARD
+        near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
+        return next(near, Setting({"lr": believed}))
+
+    def _beyond(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
+        """Return the arms of a further race if the winner is at the edge and one is allowed."""
+        rates = [_rate(setting) for setting in settings]
+        if self._neighborhood is not None or not self._allowance().fits(_ON_EACH_SIDE + 1):
+            return ()
+        if _rate(winner) == min(rates):
+            return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
+        if _rate(winner) == max(rates):
+            return _rates(_rate(winner), 0, _ON_EACH_SIDE)
+        return ()
+
+    def _note(
+        self,
+        race: Race,
+        step: int,
+        winner: int | None,
+        reason: str,
+        chosen: Setting,
+        *,
+        restarted: bool,
+    ) -> None:
+        info = RaceInfo(
+            step=race.began,
+            minibatches=step + 1 - race.began,
+            settings=race.settings,
+            scores=race.scores(),
+            dropped=dict(race.standings.dropped),
+            winner=winner,
+            reason=reason,
+            rate=_rate(chosen),
+            extra_steps=race.extra_steps,
+            restarted=restarted,
+        )
+        self.infos.append(info)
+        self._history.note(step, str(info))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data and tensors."""
+        _, words, _ = self._rng.getstate()
+        return {
+            "settings": None if self._neighborhood is None else list(map(dict, self._neighborhood)),
+            "centre": self._centre,
+            "waited": self._waited,
+            "extra_steps": self.extra_steps,
+            "random": torch.tensor(words, dtype=torch.int64),
+            "infos": [info.to_dict() for info in self.infos],
+            "race": None if self.race is None else self.race.state_dict(),
+        }
+
+    def check(self, state: dict[str, Any]) -> None:
+        """Refuse a state of another H.
+
+        Raises:
+            ValueError: if it is one.
+        """
+        given = state["settings"]
+        settings = None if given is None else [restored(options) for options in given]
+        own = None if self._neighborhood is None else list(self._neighborhood)
+        if settings != own:
+            raise ValueError(
+                "SelfTuner.load_state_dict: the state must come from a run with the same "
+                f"neighborhood, here {own}, got {settings}"
+            )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        version, *_ = self._rng.getstate()
+        self._rng.setstate((version, tuple(state["random"].tolist()), None))
+        self._centre, self._waited = state["centre"], state["waited"]
+        self.extra_steps = state["extra_steps"]
+        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
+        self.race = None
+        if state["race"] is not None:
+            settings = [restored(options) for options in state["race"]["settings"]]
+            self.race = self._started(settings, state["race"]["began"])
+            self.race.load_state_dict(state["race"])
+
+
+def _rate(setting: Setting) -> float:
+    return float(setting["lr"])
+
+
+def _rates(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
+    """Return rates a factor of 4 apart, from that power of it to this one."""
+    return tuple(Setting({"lr": centre * _SPACING**n}) for n in range(lowest, highest + 1))
+
+
+def _falling(settings: Sequence[Setting]) -> list[int]:
+    """Return the arms in falling order of their rate; none where rates do not tell them apart."""
+    rates = [_rate(setting) for setting in settings]
+    if len(set(rates)) < len(rates):
+        return []
+    return sorted(range(len(rates)), key=lambda arm: -rates[arm])
+
+
+def _live_arm(race: Race, setting: Setting) -> int | None:
+    """Return the arm that has trained with a setting all along, if it is still there."""
+    return next((arm for arm in race.standings.live if race.settings[arm] == setting), None)
+
+
+def _present(base: Optimizer, settings: Iterable[Setting]) -> int:
+    """Return the number of the setting that the base has now; the first if it has none of them."""
+    group = base.param_groups[0]
+    matches = (n for n, s in enumerate(settings) if all(group.get(o) == s[o] for o in s))
+    return next(matches, 0)

@@ -1,0 +1,167 @@
+"""Remembers how a loss was computed, so that a bare ``step()`` can compute it again.
+
+``f = opt.record(fn)`` wraps the function that computes the loss of a minibatch. Every call that
+leads to a ``backward`` is remembered until the next step: its arguments, the random state and the
+autocast before it, and the factor that the caller applied to the loss (1 / accumulation steps, a
+GradScaler's scale), which is the gradient that arrives at the loss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from annealtune.optim.random_state import RandomState
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class _Autocast(NamedTuple):
+    """The precision of a forward, to be entered again."""
+
+    device: str
+    enabled: bool
+    dtype: torch.dtype
+
+    @classmethod
+    def current(cls) -> tuple[_Autocast, ...]:
+        devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+        return tuple(
+            cls(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in devices
+        )
+
+
+class Call:
+    """One recorded computation of a loss.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        compute: the recorded function with its arguments.
+    """
+
+    def __init__(self, owner: str, compute: Callable[[], Any]) -> None:
+        self._owner = owner
+        self._compute = compute
+        self._start = RandomState.capture()
+        self._autocast = _Autocast.current()
+        self.factor: Tensor | None = None  # None until its backward
+        self.result = compute()
+        self.loss = _loss_of(owner, self.result)
+        if not self.loss.requires_grad:
+            raise ValueError(
+                f"{owner}.record(fn): the loss must depend on parameters that require a gradient, "
+                f"got {self.loss!r}"
+            )
+        self.loss.register_hook(self._note_factor)
+        self.loss = self.loss.detach()  # lets go of the graph when the caller does
+
+    def _note_factor(self, gradient: Tensor) -> None:
+        self.factor = gradient.detach().clone()
+
+    def again(self) -> Tensor:
+        """Compute the loss at the weights as they are now, with the same random numbers."""
+        with contextlib.ExitStack() as stack:
+            for device, enabled, dtype in self._autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
+            self._start.restore()
+            return _loss_of(self._owner, self._compute())
+
+    @property
+    def start(self) -> RandomState:
+        """The random state before it."""
+        return self._start
+
+
+class Recorder:
+    """The calls of recorded functions since the last step.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._calls: list[Call] = []
+        self._losses: list[Tensor] = []  # of calls that need not be repeated
+        self._paused = False
+        self.used = False  # whether a function was ever recorded
+        self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
+
+    def wrap(self, function: _Function) -> _Function:
+        """Return a function that does the same and is remembered.
+
+        Raises:
+            TypeError: if it is no function.
+        """
+        if not callable(function):
+            raise TypeError(f"{self._owner}.record(fn) must be given a function, got {function!r}")
+        self.used = True
+
+        @functools.wraps(function)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            if self._paused or not torch.is_grad_enabled():
+                return function(*args, **kwargs)
+            if not self.remembers:
+                result = function(*args, **kwargs)
+                self._losses.append(_loss_of(self._owner, result).detach())
+                return result
+            call = Call(self._owner, functools.partial(function, *args, **kwargs))
+            self._calls.append(call)
+            result, call.result = call.result, None
+            return result
+
+        return recorded  # type: ignore[return-value]
+
+    def take(self) -> list[Call]:
+        """Return the calls whose backward was made since the last step, and forget all."""
+        calls = [call for call in self._calls if call.factor is not None]
+        self.forget()
+        return calls
+
+    def take_losses(self) -> list[Tensor]:
+        """Return the losses of calls that need not be repeated, and forget all."""
+        losses = self._losses
+        self.forget()
+        return losses
+
+    def forget(self) -> None:
+        """Let go of everything."""
+        self._calls, self._losses = [], []
+
+    def forget_done(self) -> None:
+        """Hear that gradients are reset: calls that made some belong to a step that was skipped.
+
+        Calls without a backward stay: many loops reset gradients between forward and backward.
+        """
+        if not self._paused:
+            self._calls = [call for call in self._calls if call.factor is None]
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Remember nothing meanwhile."""
+        before, self._paused = self._paused, True
+        try:
+            yield
+        finally:
+            self._paused = before
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_calls": [], "_losses": [], "_paused": False}
+
+
+def _loss_of(owner: str, result: Any) -> Tensor:
+    """Return the loss that a recorded function computed, alone or first in a tuple."""
+    loss = result[0] if isinstance(result, tuple) and result else result
+    if not isinstance(loss, Tensor) or loss.numel() != 1:
+        shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise TypeError(
+            f"{owner}.record(fn): the function must return a scalar loss, or a tuple that begins "
+            f"with one, got {shown}"
+        )
+    return loss

@@ -1,0 +1,219 @@
+"""One state of a run outside the model: weights, optimizer state and options, buffers."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from annealtune.optim import guards
+
+
+@dataclasses.dataclass
+class _Exchange:
+    """How far an exchange has come.
+
+    Attributes:
+        parts: that are done, three a tensor.
+        moved: the tensor that is on its way.
+        optimizer: what the base had before.
+    """
+
+    parts: int = 0
+    moved: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
+    optimizer: dict[str, Any] | None = None
+
+
+class RunState:
+    """A copy of everything that a training step changes, to be exchanged with the model's own.
+
+    Weights and buffers are exchanged by copying values, so that whoever holds the tensors of the
+    model goes on holding the right ones. The optimizer's state belongs to nobody else: there the
+    tensors themselves change places.
+
+    Args:
+        base: the optimizer of the run.
+        model: whose buffers belong to it, if known.
+        on_host: whether the copy lies in host memory.
+
+    Example:
+        >>> weight = nn.Parameter(torch.ones(1))
+        >>> base = torch.optim.SGD([weight], lr=0.1)
+        >>> state = RunState(base, None)
+        >>> _ = weight.data.fill_(2.0)
+        >>> state.exchange()
+        >>> weight.item()
+        1.0
+        >>> state.exchange()
+        >>> weight.item()
+        2.0
+    """
+
+    @torch.no_grad()
+    def __init__(self, base: Optimizer, model: nn.Module | None, *, on_host: bool = False) -> None:
+        self._base = base
+        self._model = model
+        self._on_host = on_host
+        self._tensors = [self._stored(t) for t in _tensors(base, model)]
+        self._devices: list[torch.device] = []
+        self._kept: dict[str, Any] = self._away(copy.deepcopy(_optimizer_part(base)))
+
+    @torch.no_grad()
+    def exchange(self) -> None:
+        """Give the model this state and take the one it had; an interruption waits for the end."""
+        exchange = _Exchange()
+        try:
+            self._carry_out(exchange)
+        except BaseException:
+            self._carry_out(exchange)
+            raise
+
+    def _carry_out(self, exchange: _Exchange) -> None:
+        """Do what is left of an exchange; a part that was interrupted can be made once more."""
+        pairs = list(zip(_tensors(self._base, self._model), self._tensors, strict=True))
+        while exchange.parts < 3 * len(pairs):
+            ours, theirs = pairs[exchange.parts // 3]
+            match exchange.parts % 3:
+                case 0:
+                    exchange.moved = ours.clone()
+                case 1:
+                    ours.copy_(theirs)
+                case _:
+                    theirs.copy_(exchange.moved)
+            exchange.parts += 1
+        if exchange.optimizer is None:
+            exchange.optimizer = _optimizer_part(self._base)
+        _write_optimizer_part(self._base, self._back(self._kept))
+        self._kept = self._away(exchange.optimizer)
+        guards.show_new_weights([] if self._model is None else list(self._model.modules()))
+
+    @torch.no_grad()
+    def put(self) -> None:
+        """Give the model a copy of this state and forget the one it had."""
+        for ours, theirs in zip(_tensors(self._base, self._model), self._tensors, strict=True):
+            ours.copy_(theirs)
+        _write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
+        guards.show_new_weights([] if self._model is None else list(self._model.modules()))
+
+    @torch.no_grad()
+    def include(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
+        """Take in a group that was added to the base; its weights are the same in every state."""
+        buffers = len(self._tensors) - self._weights
+        at = len(self._tensors) - buffers
+        self._tensors[at:at] = [self._stored(p) for p in parameters]
+        self._kept["options"].append(copy.deepcopy(_options(group)))
+
+    @property
+    def _weights(self) -> int:
+        return len(self._tensors) - len(list(_buffers(self._model)))
+
+    def _stored(self, tensor: Tensor) -> Tensor:
+        kept = tensor.detach().clone()
+        return kept.cpu() if self._on_host else kept
+
+    def _away(self, part: dict[str, Any]) -> dict[str, Any]:
+        """Bring the optimizer's part to where this state lies."""
+        if not self._on_host:
+            return part
+        self._devices = []
+
+        def to_host(tensor: Tensor) -> Tensor:
+            self._devices.append(tensor.device)
+            return tensor.cpu()
+
+        moved: dict[str, Any] = _mapped(part, to_host)
+        return moved
+
+    def _back(self, part: dict[str, Any]) -> dict[str, Any]:
+        if not self._on_host:
+            return part
+        devices = iter(self._devices)
+        moved: dict[str, Any] = _mapped(part, lambda tensor: tensor.to(next(devices)))
+        return moved
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return copies of the tensors, and the optimizer's part."""
+        tensors = [t.clone() for t in self._tensors]
+        return {"tensors": tensors, "optimizer": copy.deepcopy(self._kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Become the state that was saved.
+
+        Raises:
+            ValueError: if it has other tensors.
+        """
+        own = [t.shape for t in self._tensors]
+        if [t.shape for t in state["tensors"]] != own:
+            raise ValueError(
+                "load_state_dict: the state of a race must come from a run with the same weights "
+                f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
+            )
+        for own_tensor, tensor in zip(self._tensors, state["tensors"], strict=True):
+            own_tensor.copy_(tensor)
+        parameters = [p for group in self._base.param_groups for p in group["params"]]
+        part = copy.deepcopy(state["optimizer"])
+        for key, entry in part["state"].items():
+            if isinstance(key, int) and isinstance(entry, dict):
+                part["state"][key] = {
+                    name: _placed(name, value, parameters[key]) for name, value in entry.items()
+                }
+        self._kept = self._away(part)
+
+
+def _placed(name: str, value: Any, parameter: Tensor) -> Any:
+    """Put a tensor of the optimizer's state where its parameter lies, as torch does; steps stay."""
+    if not isinstance(value, Tensor) or name == "step":
+        return value
+    return value.to(parameter.device)
+
+
+def _tensors(base: Optimizer, model: nn.Module | None) -> list[Tensor]:
+    """Return the weights, then the buffers: the live tensors, to be written into."""
+    weights = [p.detach() for group in base.param_groups for p in group["params"]]
+    return [*weights, *_buffers(model)]
+
+
+def _buffers(model: nn.Module | None) -> Iterator[Tensor]:
+    if model is not None:
+        for buffer in model.buffers():
+            if not guards.is_expanded(buffer):
+                yield buffer
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in group.items() if key != "params"}
+
+
+def _optimizer_part(base: Optimizer) -> dict[str, Any]:
+    """Return the optimizer's state by the numbers of its parameters, and its options."""
+    numbers = {p: n for n, p in enumerate(p for g in base.param_groups for p in g["params"])}
+    state = {numbers.get(key, key): entry for key, entry in base.state.items()}
+    return {"state": state, "options": [_options(group) for group in base.param_groups]}
+
+
+def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
+    parameters = [p for group in base.param_groups for p in group["params"]]
+    state: dict[Any, Any] = base.state
+    state.clear()
+    for key, entry in part["state"].items():
+        state[parameters[key] if isinstance(key, int) else key] = entry
+    for group, options in zip(base.param_groups, part["options"], strict=True):
+        for key in group.keys() - options.keys() - {"params"}:
+            del group[key]
+        group.update(options)
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Apply a function to every tensor within dicts, lists and tuples, always in the same order."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _mapped(item, function) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(item, function) for item in value)
+    return value

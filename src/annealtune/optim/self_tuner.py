@@ -1,0 +1,427 @@
+"""The optimizer that finds its learning rate by races: read `SelfTuner.step` first.
+
+One call of ``step`` is one minibatch of Algorithm 3 (docs/method.md). In a race every live arm, a
+copy of the run with its own setting, makes its own step on that minibatch; outside races the step
+is one of the base and nothing else.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from annealtune.annealing import Neighborhood, Setting
+from annealtune.annealing.arguments import positive
+from annealtune.annealing.race import RaceInfo, allowance
+from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.optim import compatibility
+from annealtune.optim.controls import Controls
+from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.history import History
+from annealtune.optim.intake import Intake
+from annealtune.optim.loss_guard import LossGuard
+from annealtune.optim.race import Objective
+from annealtune.optim.races import Races
+from annealtune.optim.wrapper import OptimizerWrapper
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+# With a known length the rate is held and falls to nothing over this last part of the run.
+_DECAY = 0.25
+
+
+class SelfTuner(OptimizerWrapper):
+    r"""Find the learning rate of any optimizer inside the run, by races.
+
+    At the first step copies of the run ("arms") start side by side with rates a factor of 4 apart.
+    They make their steps on the same minibatches; an arm that clearly loses is dropped, and after a
+    few per cent of the run the winner is drawn by the Metropolis rule, with the standard error of
+    the paired losses as its temperature. From then on every step is one of the base, bit for bit.
+    With a known length the rate is held and falls to nothing over the last quarter; without one it
+    is held. An average of the weights is kept, for `averaged`.
+
+    Args:
+        base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
+            decides nothing; the ratios between its groups are kept, also ``lr_scale``.
+        model: the module that is trained. Its buffers (the statistics of BatchNorm) belong to each
+            arm; without it all arms share them.
+        total_steps: planned number of calls of `step`, those of a race included.
+        around: the rate in the middle of the first race. By default 3e-3 for Adam and its kin, else
+            the rate whose first steps change the weights by about 0.5 % of their size.
+        neighborhood: settings to race instead, of any options of the base: an H such as
+            ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
+        objective: what the arms are judged by at the end of a race, instead of their losses: a
+            function without arguments that returns a number to be minimized, or several that are
+            compared one by one. It may be anything that can be computed from the weights.
+        average: whether an average of the weights is kept for `averaged`.
+        idle: where the arms lie that are not in the model: ``"device"`` or ``"host"`` memory.
+        seed: of the tuner's own generator, which draws the winners.
+
+    Raises:
+        TypeError: if the base is no optimizer or needs a closure.
+        ValueError: if an argument breaks its rule.
+
+    Example:
+        >>> model = nn.Linear(2, 1)
+        >>> x = torch.randn(64, 2)
+        >>> y = x.sum(1, keepdim=True)
+        >>> opt = SelfTuner(torch.optim.AdamW(model.parameters()), model=model, total_steps=300)
+        >>> compute_loss = opt.record(lambda x, y: nn.functional.mse_loss(model(x), y))
+        >>> for _ in range(300):
+        ...     _ = compute_loss(x, y).backward()
+        ...     _ = opt.step()
+        ...     opt.zero_grad()
+        >>> len(opt.races) > 0
+        True
+
+    Reference:
+        docs/method.md, Algorithm 3. The idea of keeping or undoing moves: Fischetti and Stringher
+        (2019), Algorithm 2; of dropping losers early: successive halving.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        *,
+        model: nn.Module | None = None,
+        total_steps: int | None = None,
+        around: float | None = None,
+        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        objective: Objective | None = None,
+        average: bool = True,
+        idle: Literal["device", "host"] = "device",
+        seed: int = 0,
+    ) -> None:
+        compatibility.check_base("SelfTuner", base, may_maximize=True)
+        super().__init__(base)
+        self.model = _checked_model(model)
+        self.total_steps = _checked_length(total_steps)
+        self.neighborhood = _fitting(base, neighborhood, self.total_steps)
+        self.averages = average
+        self.steps = 0  # calls so far
+        self.history = History()
+        self._held: Setting | None = None  # what the races have chosen
+        self._rates = GroupRates("SelfTuner", base)
+        sign = compatibility.direction("SelfTuner", base)
+        self._intake = Intake("SelfTuner", base, model)
+        self._races = Races(
+            base,
+            model,
+            self._rates,
+            self.history,
+            total_steps=self.total_steps,
+            around=None if around is None else positive("SelfTuner(around=...)", around),
+            neighborhood=self.neighborhood,
+            objective=_checked_objective(objective),
+            on_host=_checked_place(idle) == "host",
+            sign=sign,
+            seed=_checked_seed(seed),
+        )
+        self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
+        self._left: list[Any] | None = None  # the rates as the last step left them
+
+    @torch.no_grad()
+    def step(
+        self,
+        closure: Callable[[], Any] | None = None,
+        *,
+        loss: Tensor | float | None = None,
+        probe: Callable[[], Any] | None = None,
+        rng_state: Tensor | None = None,
+    ) -> Any:
+        """Make one step on one minibatch, with every arm where a race is on; return its loss.
+
+        Either ``step()`` after the backward of a function that `record` has wrapped; or
+        ``step(closure)``, where the closure returns the loss and may call ``zero_grad`` and
+        ``backward`` itself; or, with the gradient in place, ``step(loss=loss, probe=fn)``, where
+        ``fn`` computes the loss on the same minibatch again. Outside races nothing is computed
+        again, and a gradient that is in place is enough.
+
+        Args:
+            closure: computes the loss.
+            loss: the loss, where there is no closure.
+            probe: computes the loss again, where there is no closure.
+            rng_state: ``torch.get_rng_state()`` before the forward of ``loss``, to repeat its
+                dropout where the tuner was given no model.
+
+        Raises:
+            NonFiniteLossError: if the loss is not finite and nothing is left to be tried.
+            RuntimeError: if somebody has written into the weights during a race.
+            TypeError, ValueError: if a race is on and nothing tells how to compute the loss again,
+                or somebody else writes the rate.
+        """
+        if closure is None and loss is None and self._is_asked_to_initialise():
+            return self.base.step()
+        self._check_undisturbed()
+        minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
+        with self._intake.paused():
+            losses = minibatch.first()  # L(w) and its gradient
+            if self._held is None:
+                self._held = self._races.step(minibatch, self.steps)  # every live arm makes a step
+                if self._held is not None:
+                    self._begin_training()
+            elif self._guard.is_sound(losses, self.steps, self.rate):
+                self._rates.write(self.rate)
+                self.base.step()
+        self.steps += 1
+        self._left = self._present_rates()
+        return minibatch.returned
+
+    def record(self, function: _Function) -> _Function:
+        """Wrap the function that computes the loss of a minibatch; it does what it did before.
+
+        Calls with gradients on are remembered until the next `step`, so that a race can compute the
+        same loss for every arm: same arguments, random numbers, autocast and factor on the loss.
+
+        Args:
+            function: returns a scalar loss, or a tuple that begins with one.
+
+        Raises:
+            TypeError: if it is no function; on a call, if it returns no scalar.
+        """
+        return self._intake.recorder.wrap(function)
+
+    def before_step(self, function: Callable[[], Any]) -> Any:
+        """Have a function called between backward and step, for every arm: clip gradients there.
+
+        A loop that clips by itself does so for one arm only.
+
+        Args:
+            function: takes no arguments.
+
+        Returns:
+            A handle whose ``remove()`` ends it.
+        """
+        return self.base.register_step_pre_hook(lambda *_: function())
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step, that of the group with the largest one.
+
+        In a race, that of the arm which leads; 0 before the first gradient.
+        """
+        if self._held is None:
+            return self._races.rate
+        return float(self._held["lr"]) * self._guard.share * self._decay()
+
+    @property
+    def races(self) -> tuple[RaceInfo, ...]:
+        """The races that are over: their arms and scores, who won and why."""
+        return tuple(self._races.infos)
+
+    @property
+    def extra_steps(self) -> int:
+        """How many steps the arms of all races made besides one a call."""
+        return self._races.extra_steps
+
+    @property
+    def is_racing(self) -> bool:
+        """Whether a race is on, or still to come."""
+        return self._held is None
+
+    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
+        """Give the model the average of its last weights for as long as the context lasts.
+
+        During a race that is the arm which leads, as it is.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, to compute the statistics of
+                BatchNorm anew; without one the averages of these statistics are taken.
+
+        Raises:
+            RuntimeError: if no average is kept.
+            TypeError: if there is a loader but no model.
+        """
+        self._refuse_pending("averaged")
+        if not self.averages:
+            raise RuntimeError(
+                "SelfTuner.averaged() needs an average of the weights: write "
+                "SelfTuner(..., average=True)"
+            )
+        return self._guard.average.swapped_in(loader)
+
+    def summary(self) -> str:
+        """Return what the run did so far: every race with its arms, events, the rate."""
+        planned = "" if self.total_steps is None else f" of {self.total_steps}"
+        lines = [
+            f"step {self.steps}{planned}, rate {self.rate:.3g}, {self.extra_steps} extra steps"
+        ]
+        for info in self.races:
+            lines.append(str(info))
+            for arm, (setting, score) in enumerate(zip(info.settings, info.scores, strict=True)):
+                fate = "won" if arm == info.winner else info.dropped.get(arm, "stayed to the end")
+                lines.append(f"  {setting!s:<28} score {score:<12.6g} {fate}")
+        races = {str(info) for info in self.races}
+        events = (event for event in self.history.events if event.text not in races)
+        return "\n".join([*lines, *(f"step {event.step}: {event.text}" for event in events)])
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a group to the base; its rate keeps its ratio to those of the other groups."""
+        super().add_param_group(param_group)
+        compatibility.direction("SelfTuner", self.base)
+        self._rates.multiples()
+        if self._races.race is not None:
+            self._races.race.arms.include(self.base.param_groups[-1])
+        self._left = None
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
+        self._intake.forget_abandoned()
+        super().zero_grad(set_to_none)
+
+    def __repr__(self) -> str:
+        length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
+        now = "racing" if self.is_racing else f"rate {self.rate:.3g}"
+        return (
+            f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now}, "
+            f"{len(self.races)} race{'' if len(self.races) == 1 else 's'} run)"
+        )
+
+    def _begin_training(self) -> None:
+        """From here on every step is one of the base."""
+        self._rates.write(self.rate)
+        self._intake.end_replays()
+        self._guard.begin()
+
+    def _decay(self) -> float:
+        """Return the part of the rate that is left: all of it, but for the end of the run."""
+        if self.total_steps is None:
+            return 1.0
+        left = max(self.total_steps - self.steps, 1)
+        return min(1.0, left / (_DECAY * self.total_steps))
+
+    def _check_undisturbed(self) -> None:
+        """Refuse whoever else writes the rate, or the weights during a race; warn past the end.
+
+        Raises:
+            ValueError: if a scheduler has left its mark or a rate has changed.
+            RuntimeError: if weights were written during a race, or by `averaged`.
+        """
+        self._refuse_pending("step")
+        if any("initial_lr" in group for group in self.base.param_groups) or (
+            self._left is not None and self._left != self._present_rates()
+        ):
+            raise ValueError(
+                "SelfTuner: the learning rate is tuned, so nobody else must write it, got a "
+                "scheduler (a group has 'initial_lr') or a rate that has changed since the last "
+                f"step: {self._left} became {self._present_rates()}. Take the scheduler away; the "
+                "rate falls by itself if total_steps=... is given"
+            )
+        race = self._races.race
+        if race is not None and not race.arms.is_sealed():
+            raise RuntimeError(
+                "SelfTuner: weights must not be written by somebody else while a race is on, for "
+                f"only one of {len(race.standings.live)} arms would have them. Load weights before "
+                "the first step, or after the race: opt.is_racing tells"
+            )
+        if self.steps == self.total_steps:
+            self.history.say(
+                self.steps,
+                f"{self.total_steps} steps were planned and more are made: the rate stays where "
+                "the plan ended; give the true total_steps=..., or none",
+            )
+
+    def _present_rates(self) -> list[Any]:
+        # A rate in a tensor is not read: that would wait for the device.
+        rates = (group["lr"] for group in self.base.param_groups)
+        return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]
+
+    def _refuse_pending(self, method: str) -> None:
+        if self._guard.average.is_swapped_in:
+            raise RuntimeError(
+                f"SelfTuner.{method}() must not be called within averaged(): the weights are not "
+                "those that are trained"
+            )
+
+    def _own_state(self) -> dict[str, Any]:
+        return {
+            "kind": "SelfTuner",
+            "steps": self.steps,
+            "held": None if self._held is None else dict(self._held),
+            "races": self._races.state_dict(),
+            "guard": self._guard.state_dict(),
+            "history": self.history.state_dict(),
+        }
+
+    def _check_own_state(self, state: dict[str, Any]) -> None:
+        if state.get("kind") != "SelfTuner":
+            raise ValueError(
+                "SelfTuner.load_state_dict: the state must come from a SelfTuner, got one of "
+                f"another kind, with {', '.join(state)}"
+            )
+        self._races.check(state["races"])
+        self._guard.check(state["guard"])
+
+    def _load_own_state(self, state: dict[str, Any]) -> None:
+        self.steps = state["steps"]
+        self._held = None if state["held"] is None else restored(state["held"])
+        self._races.load_state_dict(state["races"])
+        self._guard.load_state_dict(state["guard"])
+        self.history.load_state_dict(state["history"])
+        self._left = None
+        if self._held is not None:
+            self._intake.end_replays()
+
+
+def _fitting(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood | None:
+    """Return the H that was given, if there is a race that fits it."""
+    if neighborhood is None:
+        return None
+    fitting = Controls("SelfTuner", base, None, None).fit(neighborhood)
+    if len(fitting) < 2:
+        raise ValueError(
+            f"SelfTuner(neighborhood=...) must hold at least two settings that "
+            f"{type(base).__name__} takes, for a race needs two arms, got {fitting!r}"
+        )
+    if not allowance(total_steps).fits(len(fitting)):
+        raise ValueError(
+            f"SelfTuner(total_steps={total_steps}, neighborhood=...): a race of {len(fitting)} "
+            "settings must fit into the run, but would make more extra steps than it allows; take "
+            "fewer settings or more steps"
+        )
+    return fitting
+
+
+def _checked_model(model: Any) -> nn.Module | None:
+    if model is not None and not isinstance(model, nn.Module):
+        raise TypeError(f"SelfTuner(model=...) must be a torch.nn.Module, got {model!r}")
+    return model
+
+
+def _checked_length(total_steps: Any) -> int | None:
+    if total_steps is None:
+        return None
+    if isinstance(total_steps, bool) or not hasattr(total_steps, "__index__"):
+        raise TypeError(f"SelfTuner(total_steps=...) must be a whole number, got {total_steps!r}")
+    length = operator.index(total_steps)
+    if length < 1:
+        raise ValueError(f"SelfTuner(total_steps=...) must be at least 1, got {total_steps!r}")
+    return length
+
+
+def _checked_objective(objective: Any) -> Objective | None:
+    if objective is not None and not callable(objective):
+        raise TypeError(
+            "SelfTuner(objective=...) must be a function without arguments that returns a number, "
+            f"got {objective!r}"
+        )
+    checked: Objective | None = objective
+    return checked
+
+
+def _checked_place(idle: Any) -> str:
+    if idle not in ("device", "host"):
+        raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
+    return str(idle)
+
+
+def _checked_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
+        raise TypeError(f"SelfTuner(seed=...) must be a whole number, got {seed!r}")
+    return operator.index(seed)
