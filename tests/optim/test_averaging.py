@@ -75,7 +75,7 @@ def test_weights_of_single_steps_worked_out_by_hand():
     assert found[10:] == pytest.approx([10 / 20, 10 / 20 * 11 / 21, 10 / 20 * 11 / 21 * 12 / 22])
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0.05}, {"strategy": "heat-bath"}])
+@pytest.mark.parametrize("options", [{"temperature": 0.05}, {"strategy": "tabu"}])
 def test_training_does_not_notice_it(make_net, make_batches, picture, options):
     runs = []
     for average in (False, True):

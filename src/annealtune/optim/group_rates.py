@@ -58,7 +58,9 @@ class GroupRates:
     def multiples(self) -> list[float]:
         """Return what the rate is multiplied by in each group; one that was just added counts."""
         groups = self._base.param_groups
-        self._ratios += [self._given(group) / self._largest for group in groups[len(self._ratios) :]]
+        self._ratios += [
+            self._given(group) / self._largest for group in groups[len(self._ratios) :]
+        ]
         return [
             ratio * float(group.get("lr_scale", 1.0))
             for ratio, group in zip(self._ratios, groups, strict=True)
