@@ -70,7 +70,8 @@ class Minibatch:
         with self._guard.first_forward() as watch:
             loss, *judged = self._parts(self._closure())
         value = scalar(self._owner, "closure", loss)
-        if not watch.called_backward:
+        # One for the sake of the inputs does not count, once its gradients are reset.
+        if not (watch.called_backward and self._guard.has_gradients()):
             if not (isinstance(loss, Tensor) and loss.requires_grad):
                 raise ValueError(
                     f"{self._owner}.step(closure): the closure must return a loss that depends on "

@@ -173,6 +173,10 @@ class Probe:
         finally:
             self.end()
 
+    def has_gradients(self) -> bool:
+        """Tell whether any weight of the optimizer has a gradient."""
+        return any(p.grad is not None for p in self._parameters([]))
+
     def inputs_among(self, tensors: Iterable[Tensor]) -> list[Tensor]:
         """Return those that are neither weights of the optimizer nor of the model."""
         own = {id(p) for p in self._parameters(self._modules())}

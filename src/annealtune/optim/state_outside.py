@@ -34,7 +34,7 @@ class StateOutside:
             TypeError: naming the attribute.
         """
         now = _numbers_of(self._base)
-        for name in self._before.keys() | now.keys():
+        for name in {**self._before, **now}:
             if not _are_equal(self._before.get(name), now.get(name)):
                 raise TypeError(
                     f"{owner}(base=...) must keep what its step changes in its state and its "
@@ -60,8 +60,8 @@ def _collect(name: str, value: Any, found: dict[str, Any], seen: set[int]) -> No
         seen.add(id(value))
         inside = vars(value) if isinstance(value, Optimizer) else value
         items = inside.items() if isinstance(inside, dict) else enumerate(inside)
-        for key, item in items:
-            part = key if isinstance(key, str | int) else type(key).__name__
+        for number, (key, item) in enumerate(items):
+            part = key if isinstance(key, str | int) else number
             _collect(f"{name}.{part}" if name else str(part), item, found, seen)
 
 
