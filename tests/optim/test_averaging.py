@@ -75,7 +75,7 @@ def test_weights_of_single_steps_worked_out_by_hand():
     assert found[10:] == pytest.approx([10 / 20, 10 / 20 * 11 / 21, 10 / 20 * 11 / 21 * 12 / 22])
 
 
-@pytest.mark.parametrize("options", [{"temperature": 0.05}, {"strategy": "heat-bath"}])
+@pytest.mark.parametrize("options", [{"temperature": 0.05}, {"strategy": "hill-climbing"}])
 def test_training_does_not_notice_it(make_net, make_batches, picture, options):
     runs = []
     for average in (False, True):
@@ -367,3 +367,32 @@ def test_an_autocast_around_it_sees_the_weights_of_the_moment(net, make_batches)
     assert torch.equal(within, averaged)
     assert torch.equal(after, own)
     assert not torch.equal(own, averaged)
+
+
+def test_statistics_that_were_frozen_before_a_resume_stay(make_net, make_batches):
+    nets = [make_net(), make_net()]
+    for net in nets:
+        net.norm.eval()
+        net.norm.running_mean.fill_(7.0)
+    first, resumed = (tuned(net) for net in nets)
+    for x, y in make_batches(3):
+        first.step(lambda x=x, y=y: F.cross_entropy(nets[0](x), y))
+    nets[1].load_state_dict(nets[0].state_dict())
+    resumed.load_state_dict(first.state_dict())
+    nets[1].eval()  # as a script does that only evaluates
+    with resumed.averaged([x for x, _ in make_batches(2)]):
+        assert (nets[1].norm.running_mean == 7.0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_complex_weights_are_averaged_too(dtype):
+    weight = nn.Parameter(torch.tensor([1 + 1j], dtype=dtype))
+    base = torch.optim.SGD([weight], lr=0.0)
+    tuner = EmbeddedTuner(base, neighborhood=grid(momentum=[0.0]), average=True)
+    for value in (1 + 1j, 2 - 3j):
+        weight.data.fill_(value)
+        tuner.step(lambda: weight.abs().square().sum())
+    with tuner.averaged():  # 1/11 of the first, 10/11 of the second
+        expected = ((1 + 1j) + 10 * (2 - 3j)) / 11
+        assert weight.item() == pytest.approx(expected, rel=1e-6)
+    assert weight.item() == 2 - 3j

@@ -320,7 +320,7 @@ def test_returns_the_loss_before_the_move(net, loss_of):
 def test_settings_reach_every_group_and_stay_if_accepted(make_net, make_batches):
     net = make_net()
     base = torch.optim.Adam(
-        [{"params": net.first.parameters(), "lr": 7.0}, {"params": net.last.parameters()}], lr=3.0
+        [{"params": net.first.parameters()}, {"params": net.last.parameters()}], lr=3.0
     )
     tuner = EmbeddedTuner(
         base, model=net, neighborhood=grid(lr=[0.1, 0.01], betas=[(0.9, 0.99), (0.8, 0.9)]),

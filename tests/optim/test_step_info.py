@@ -37,7 +37,6 @@ def test_a_step_is_described_by_what_was_decided(net, loss_of):
         assert last.worsening == last.new_loss - last.loss
         assert last.accept_probability == math.exp(min(-last.worsening / 0.3, 0.0))
         assert last.temperature == 0.3
-        assert last.probed is True
         assert last.improved is (last.worsening < 0)
         assert last.accepted or not last.improved
 

@@ -245,9 +245,11 @@ def test_loading_is_no_interference(net, loss_of):
     tuner.step(loss_of)
     tuner.base.load_state_dict(base_state)
     tuner.step(loss_of)
-    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 77.0})
+    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 1.8})
     tuner.step(loss_of)
-    assert tuner.param_groups[1]["lr"] == tuner.last_step.setting["lr"]
+    first, added = (group["lr"] for group in tuner.param_groups)
+    assert first == tuner.last_step.setting["lr"]
+    assert added == first * (1.8 / 0.9)  # the base was made with the first rate of H
 
 
 def scaled_loop(net, tuner, scaler, x, y, overflow=()):

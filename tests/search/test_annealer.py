@@ -284,3 +284,54 @@ def test_an_automatic_schedule_that_is_given_is_used_as_it_is(tour, record):
     Annealer(tour, temperature=schedule, callback=record).run(1000)
     unit = statistics.median([abs(i.worsening) for i in record.infos if i.worsening != 0][:7])
     assert {info.temperature for info in record.infos[-900:]} == {2.0 * unit}
+
+
+class InPlace:
+    """The square of the sum of a list; a move changes the list that it is given."""
+
+    def initial(self, rng):
+        return [10.0, 5.0]
+
+    def propose(self, state, rng):
+        state[rng.randrange(2)] += rng.uniform(-1, 1)
+        return state
+
+    def energy(self, state):
+        return sum(state) ** 2
+
+
+def test_a_move_that_changes_the_solution_in_place_is_refused():
+    with pytest.raises(TypeError, match=r"new solution from propose.*its energy was 225 and is"):
+        Annealer(InPlace()).run(iterations=10)
+
+
+class Idle(InPlace):
+    """Now and then a move leads nowhere and returns what it was given."""
+
+    def propose(self, state, rng):
+        if rng.random() < 0.5:
+            return state
+        return [value + rng.uniform(-1, 1) for value in state]
+
+
+def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
+    result = Annealer(Idle()).run(iterations=300)
+    assert result.best_energy == sum(result.best_state) ** 2
+
+
+class Noisy:
+    """A number whose energy is drawn anew."""
+
+    def initial(self, rng):
+        return 3
+
+    def propose(self, state, rng):
+        return state
+
+    def energy(self, state):
+        self.drawn = getattr(self, "drawn", 0) + 1
+        return state + self.drawn % 7
+
+
+def test_what_cannot_be_changed_in_place_may_come_back_with_another_energy():
+    assert Annealer(Noisy()).run(iterations=20).state == 3

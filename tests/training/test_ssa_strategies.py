@@ -8,7 +8,7 @@ from annealtune.annealing import STRATEGIES, Automatic, make_strategy
 from annealtune.errors import ConfigError
 from annealtune.training.config import from_values
 
-PICKING = ["tabu", "variable-neighborhood", "genetic", "heat-bath"]
+PICKING = ["tabu", "variable-neighborhood", "genetic"]
 DECIDING = [name for name in STRATEGIES if name not in PICKING]
 OPTIONS = {"late-acceptance": {"length": 4}, "great-deluge": {}}
 DISPLACE = "annealtune.optim.stochastic_sa:_Displacement.displace"

@@ -1,19 +1,16 @@
 """The rules of simulated annealing: pure Python on floats, no torch."""
 
-from annealtune.annealing.acceptance import Predicted, Verdict, accept_probability, metropolis
+from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
 from annealtune.annealing.strategies import (
     STRATEGIES,
     Comparing,
     Genetic,
     GreatDeluge,
-    HeatBath,
     HillClimbing,
     LateAcceptance,
     PlainStrategy,
     RandomWalk,
-    Screenable,
-    SelfTuning,
     SimulatedAnnealing,
     Strategy,
     Tabu,
@@ -39,17 +36,13 @@ __all__ = [
     "Genetic",
     "Geometric",
     "GreatDeluge",
-    "HeatBath",
     "HillClimbing",
     "LateAcceptance",
     "Neighborhood",
     "PlainStrategy",
-    "Predicted",
     "RandomWalk",
     "Reheating",
     "Schedule",
-    "Screenable",
-    "SelfTuning",
     "Setting",
     "SimulatedAnnealing",
     "Strategy",

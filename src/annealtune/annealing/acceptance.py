@@ -6,17 +6,6 @@ import math
 from typing import NamedTuple
 
 
-class Predicted(float):
-    """A value at a new point that was foretold and not measured; nothing is to be learned from it.
-
-    Example:
-        >>> metropolis(1.0, Predicted(0.5), temperature=0.0, draw=0.3).accepted
-        True
-    """
-
-    __slots__ = ()
-
-
 class Verdict(NamedTuple):
     """The outcome of one accept test.
 

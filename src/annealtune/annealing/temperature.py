@@ -284,7 +284,7 @@ class Automatic:
         if self._unit is not None or not math.isfinite(worsening) or worsening == 0:
             return
         self._measured.append(abs(worsening))
-        if len(self._measured) == self.probes:
+        if len(self._measured) >= self.probes:
             self._unit = statistics.median(self._measured)
             self._calibrated_at = self._ticks
             self._measured = []
@@ -314,6 +314,25 @@ class Automatic:
             f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
             f"start={self.start!r}, end={self.end!r}, quench={self.quench!r})"
         )
+
+
+def over(*, epochs: int | None = None, total_steps: int | None = None) -> Automatic:
+    """Return the default temperature of a run, over its planned length if there is one.
+
+    A single epoch ends when the run does, so nothing could cool at its end: such a run, like one
+    without a length, has the anytime schedule.
+
+    Args:
+        epochs: planned number of epochs.
+        total_steps: planned number of steps, instead.
+
+    Example:
+        >>> over(total_steps=100).length, over(epochs=5).per, over(epochs=1).length
+        (100, 'epoch', None)
+    """
+    if total_steps is not None:
+        return Automatic(length=total_steps, per="step")
+    return Automatic(length=None if epochs == 1 else epochs)
 
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import collections
 import copy
-import dataclasses
-import math
 import operator
 import random
+import warnings
 from typing import Any
 
 import torch
 
 from annealtune.annealing import (
-    Automatic,
     Comparing,
     Neighborhood,
-    Predicted,
     Schedule,
     Setting,
     SimulatedAnnealing,
@@ -25,9 +22,16 @@ from annealtune.annealing import (
 )
 from annealtune.annealing.arguments import one_length
 from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
-from annealtune.annealing.temperature import Clock, as_schedule
+from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.annealing.temperature import Clock, as_schedule, over
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
+
+# A temperature that cools per epoch and has not been told of the end of one after this many steps
+# most likely never will be: the loop does not call `cool`. Whoever gives the number of epochs knows
+# of them, and may have long ones.
+_PATIENCE = 1_000
+_PATIENCE_WITH_EPOCHS = 10_000
 
 
 class AnnealingState:
@@ -39,6 +43,7 @@ class AnnealingState:
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
         neighborhood: H, whose settings are listed in the summary from the start; None for an
             optimizer whose moves are no settings.
+        epochs: planned number of epochs, if known.
 
     Raises:
         TypeError: if the seed is no whole number.
@@ -46,7 +51,12 @@ class AnnealingState:
     """
 
     def __init__(
-        self, owner: str, strategy: Strategy, seed: int, neighborhood: Neighborhood | None = None
+        self,
+        owner: str,
+        strategy: Strategy,
+        seed: int,
+        neighborhood: Neighborhood | None = None,
+        epochs: int | None = None,
     ) -> None:
         if isinstance(seed, bool) or not hasattr(seed, "__index__"):
             raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
@@ -56,6 +66,9 @@ class AnnealingState:
         self._comparing = self.strategy if isinstance(self.strategy, Comparing) else None
         self.rng = random.Random(operator.index(seed))
         self.step = 0
+        self._patience = _PATIENCE if epochs is None else _PATIENCE_WITH_EPOCHS
+        self._has_cooled = False  # whether an epoch has ended
+        self._neighborhood = neighborhood
         self.tally = Tally(tuple(neighborhood or ()))
         self.recent: collections.deque[StepInfo] = collections.deque(maxlen=10)
         if neighborhood is not None:
@@ -132,37 +145,31 @@ class AnnealingState:
                 f"{self.owner}(strategy=...) must decide by a Verdict, got {verdict!r} from "
                 f"{self.strategy!r}; return Verdict.of(value, new_value, accepted=...)"
             )
-        probed = not isinstance(new_loss, Predicted)
-        info = StepInfo(
-            self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2], probed
-        )
-        if probed:
-            self.strategy.observe(setting, verdict)
+        info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
+        self.strategy.observe(setting, verdict)
         self.step += 1
         self.tally.add(info)
         self.recent.append(info)
         self.tick("step")
         return info
 
-    def retract(self, info: StepInfo, next_loss: float) -> StepInfo:
-        """Count a move as undone that was accepted unmeasured, and let a step's time pass.
-
-        A finite loss of another minibatch is no measure of what the move did; one that is not
-        finite is.
-        """
-        self.tally.retract(info)
-        if not math.isfinite(next_loss):
-            self.strategy.observe(info.setting, Verdict(math.inf, 0.0, accepted=False))
-        self.step += 1
-        self.tick("step")
-        info = dataclasses.replace(info, accepted=False)
-        if self.recent:
-            self.recent[-1] = info
-        return info
-
     def tick(self, clock: Clock) -> None:
         """Tell the strategy that a step or an epoch has ended."""
         self.strategy.tick(clock)
+        self._has_cooled |= clock == "epoch"
+        if self.step == self._patience and not self._has_cooled:
+            self._warn_if_it_cools_per_epoch()
+
+    def _warn_if_it_cools_per_epoch(self) -> None:
+        schedule = getattr(self.strategy, "schedule", None)
+        if getattr(schedule, "per", None) == "epoch":
+            warnings.warn(
+                f"{self.owner}: cool() must be called at the end of every epoch where the "
+                f"temperature cools per epoch, got {self.step} steps without it: the temperature "
+                f"is still that of {schedule!r} at the start. Call it, or choose per='step'; where "
+                f"an epoch has more than {_PATIENCE} steps, give {self.owner}(epochs=...)",
+                stacklevel=2,
+            )
 
     def summary(self) -> Summary:
         """Return the counts so far."""
@@ -191,14 +198,16 @@ class AnnealingState:
             "kind": type(self.strategy).__name__,
             "strategy": self.strategy.state_dict(),
             "tally": self.tally.state_dict(),
+            "has_cooled": self._has_cooled,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken.
 
         Raises:
-            ValueError: if it was taken with another kind of strategy or temperature.
+            ValueError: if it was taken with another H, or another kind of strategy or temperature.
         """
+        self._refuse_other_settings(state["tally"])
         kind, own = state.get("kind"), type(self.strategy).__name__
         try:
             if kind not in (None, own):
@@ -214,7 +223,21 @@ class AnnealingState:
         self.rng.setstate((version, tuple(state["random"].tolist()), state["next_gauss"]))
         self.step = state["step"]
         self.tally.load_state_dict(state["tally"])
+        self._has_cooled = state.get("has_cooled", True)  # version 0.1 did not say
         self.recent.clear()
+
+    def _refuse_other_settings(self, tally: list[tuple[dict[str, Any], int, int, int]]) -> None:
+        """Refuse the counts of another H: they list all of it from the start."""
+        if self._neighborhood is None:
+            return
+        given = [restored(options) for options, *_ in tally]
+        if given != list(self._neighborhood):
+            other = [h for h in given if h not in self._neighborhood] or given
+            raise ValueError(
+                f"{self.owner}.load_state_dict: the state must come from a run with the same H, in "
+                f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
+                f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
+            )
 
 
 def choose_strategy(
@@ -243,12 +266,11 @@ def choose_strategy(
             f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "
             f"brings its own temperature or has none, got {temperature!r} too"
         )
-    if temperature is not None:
-        schedule = as_schedule(owner, temperature)
-    elif total_steps is not None:
-        schedule = Automatic(length=total_steps, per="step")
-    else:
-        schedule = Automatic(length=epochs)
+    schedule = (
+        over(epochs=epochs, total_steps=total_steps)
+        if temperature is None
+        else as_schedule(owner, temperature)
+    )
     if strategy is None:
         return SimulatedAnnealing(schedule)
     if isinstance(strategy, str):

@@ -103,17 +103,37 @@ class WeightAverage:
             kept = [t.clone() for t in present]
         modules = [] if self._model is None else list(self._model.modules())
         buffers = guards.Buffers(modules, [])
-        self.is_swapped_in = True
-        try:
-            _write(present, self._means, modules)
-            if loader is not None:
-                assert self._model is not None
-                recalibrate(self._model, loader, self._frozen)
-            yield
-        finally:
+
+        def put_back() -> None:
             _write(present, kept, modules)
             buffers.put_back()
             self.is_swapped_in = False
+
+        try:
+            try:
+                self.is_swapped_in = True
+                _write(present, self._means, modules)
+                if loader is not None:
+                    assert self._model is not None
+                    recalibrate(self._model, loader, self._frozen)
+                yield
+            finally:
+                put_back()
+        except BaseException:
+            put_back()  # once more: an interrupt can hit the first attempt
+            raise
+
+    def refuse_swapped_in(self, method: str) -> None:
+        """Refuse a method of the optimizer while the weights are not those that are trained.
+
+        Raises:
+            RuntimeError: if they are the average.
+        """
+        if self.is_swapped_in:
+            raise RuntimeError(
+                f"{self._owner}.{method}() must not be called within averaged(): the weights are "
+                "not those that are trained"
+            )
 
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""
@@ -128,12 +148,17 @@ class WeightAverage:
         layers = self._layers
         statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
         return [t for t in statistics if t is not None] + [
-            p for p in weights if p.is_floating_point()
+            p for p in weights if p.is_floating_point() or p.is_complex()
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the average and how many weights are in it."""
-        return {"count": self.count, "means": [mean.clone() for mean in self._means]}
+        """Return the average, how many weights are in it, and which statistics are not trained."""
+        layers = self._layers or []
+        return {
+            "count": self.count,
+            "means": [mean.clone() for mean in self._means],
+            "frozen": [index for index, layer in enumerate(layers) if layer in self._frozen],
+        }
 
     def check(self, state: Mapping[str, Any]) -> None:
         """Refuse a state that does not fit.
@@ -156,6 +181,16 @@ class WeightAverage:
             mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
             for mean, own in zip(state["means"], self._tensors(), strict=False)
         ]
+        frozen = state.get("frozen", ())  # not in version 0.1
+        self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
+
+
+def no_average(owner: str) -> RuntimeError:
+    """Describe that an average is asked for and none is kept."""
+    return RuntimeError(
+        f"{owner}.averaged() needs an average of the weights, got none: write "
+        f"{owner}(..., average=True)"
+    )
 
 
 @torch.no_grad()

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood
+from annealtune.annealing import Neighborhood, grid
 from annealtune.optim.wrapper import OptimizerWrapper
 
 
@@ -79,13 +78,20 @@ def check_group(owner: str, group: Any) -> None:
 def as_neighborhood(owner: str, neighborhood: Any) -> Neighborhood:
     """Return H with plain numbers, which a checkpoint can hold, also where numpy's were given.
 
+    Args:
+        owner: name of the optimizer's class, for messages.
+        neighborhood: H, its settings one by one, or for each option the values to choose from.
+
     Raises:
         TypeError: if it is no collection of settings.
         ValueError: as `Neighborhood` does.
     """
     if not isinstance(neighborhood, Neighborhood):
         try:
-            neighborhood = Neighborhood(neighborhood)
+            if isinstance(neighborhood, Mapping):
+                neighborhood = grid(**neighborhood)
+            else:
+                neighborhood = Neighborhood(neighborhood)
         except TypeError as error:
             raise TypeError(
                 f"{owner}(neighborhood=...) must be a Neighborhood such as grid(lr=[0.1, 0.01]), "
@@ -116,13 +122,14 @@ def refuse_scaled_closure(owner: str) -> None:
             return
 
 
-def check_gradients(owner: str, parameters: Iterable[Tensor]) -> None:
+def check_gradients(owner: str, base: Optimizer) -> None:
     """Check that there is a gradient and that it can be undone.
 
     Raises:
         TypeError: if a gradient is sparse.
         ValueError: if no parameter has one.
     """
+    parameters = [p for group in base.param_groups for p in group["params"]]
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -11,9 +11,12 @@ from torch.optim import Optimizer
 from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.annealing.arguments import number
 from annealtune.optim.compatibility import as_neighborhood, plain
+from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.scratch import refuses
 
+# Ways to write H, and scales of groups by their names.
+Choices = Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any]]
 Scales = Mapping[str, float | Mapping[str, float]]
 
 # What a group holds besides options, and the one that the accept test cannot follow.
@@ -25,11 +28,13 @@ _RATE_MULTIPLES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
 class Controls:
     """Where the options of a setting are written to, and how loop options are put back.
 
+    Groups of different rates keep their ratios: a rate of H is that of the largest.
+
     Args:
         owner: name of the wrapping class, for messages.
         base: the optimizer whose groups take the settings.
         loop: further options by name.
-        group_scales: factors of the options of named groups; a number scales ``lr``.
+        group_scales: further factors of the options of named groups; a number scales ``lr``.
 
     Raises:
         TypeError: if a loop option cannot be read and written, or a scale is no number.
@@ -44,8 +49,9 @@ class Controls:
         loop: Mapping[str, LoopOption] | None,
         group_scales: Scales | None,
     ) -> None:
-        self._owner = owner
+        self.owner = owner
         self._base = base
+        self._rates: GroupRates | None = None  # where H sets lr
         self._loop = _checked_loop(owner, loop or {}, base)
         self._scales = _checked_scales(owner, group_scales or {}, base)
         self._options: tuple[str, ...] = ()  # those of H that belong to the base
@@ -63,14 +69,14 @@ class Controls:
             ValueError: if it names an option that nobody has, or nothing is left of it.
         """
         if neighborhood is None:
-            neighborhood = _around_the_base_rate(self._owner, self._base)
-        neighborhood = as_neighborhood(self._owner, neighborhood)
+            neighborhood = _around_the_largest_rate(self.owner, self._base)
+        neighborhood = as_neighborhood(self.owner, neighborhood)
         known = _options_of(self._base)
         for option in neighborhood.options:
             if option not in known and option not in self._loop:
                 registered = f" and, registered, {', '.join(self._loop)}" if self._loop else ""
                 raise ValueError(
-                    f"{self._owner}(neighborhood=...) must name options of "
+                    f"{self.owner}(neighborhood=...) must name options of "
                     f"{type(self._base).__name__} or of loop=..., got {option!r}; there are "
                     f"{', '.join(sorted(known))}{registered}"
                 )
@@ -78,18 +84,16 @@ class Controls:
         for option in {o for scales in self._scales.values() for o in scales}:
             if option not in self._options:
                 raise ValueError(
-                    f"{self._owner}(group_scales=...) must scale options that H sets, here "
+                    f"{self.owner}(group_scales=...) must scale options that H sets, here "
                     f"{', '.join(self._options) or 'none'}, got {option!r}"
                 )
             for setting in neighborhood:
-                number(f"{self._owner}(group_scales=...): the {option} it scales", setting[option])
+                number(f"{self.owner}(group_scales=...): the {option} it scales", setting[option])
+        self._rates = GroupRates(self.owner, self._base) if "lr" in self._options else None
         taken: list[Setting] = []
         dropped: list[Setting] = list(neighborhood.dropped)
         for setting in neighborhood:
-            refused = any(
-                refuses(self._base, group, self._for_group(group, setting))
-                for group in self._base.param_groups
-            )
+            refused = any(refuses(self._base, *group) for group in self._by_group(setting))
             (dropped if refused else taken).append(setting)
         fitting = Neighborhood(taken, dropped=dropped)
         self._loop = {o: self._loop[o] for o in neighborhood.options if o in self._loop}
@@ -100,6 +104,19 @@ class Controls:
     def loop_options(self) -> tuple[str, ...]:
         """The options of H that belong to the loop: the forward depends on them."""
         return tuple(self._loop)
+
+    def refuse_late(self, picked: Setting | None) -> None:
+        """Refuse to pick a setting after a forward that depends on it.
+
+        Raises:
+            RuntimeError: if H sets options of the loop and nothing was picked.
+        """
+        if self._loop and picked is None:
+            raise RuntimeError(
+                f"{self.owner}: the neighborhood sets {', '.join(self._loop)} of the training "
+                "loop, which must be known before the forward: call prepare() first, or use "
+                "step(closure)"
+            )
 
     def turn_loop(self, setting: Setting) -> None:
         """Write the loop's options; what they were is remembered until `keep` or `put_back`."""
@@ -113,8 +130,8 @@ class Controls:
 
     def turn_base(self, setting: Setting) -> None:
         """Write the base's options into every group."""
-        for group in self._base.param_groups:
-            for option, value in self._for_group(group, setting).items():
+        for group, options in self._by_group(setting):
+            for option, value in options.items():
                 if isinstance(group[option], Tensor):
                     group[option].fill_(value)
                 else:
@@ -145,7 +162,7 @@ class Controls:
         """
         if values and values.keys() != self._loop.keys():
             raise ValueError(
-                f"{self._owner}.load_state_dict: the state must come from a run whose H sets the "
+                f"{self.owner}.load_state_dict: the state must come from a run whose H sets the "
                 f"same options of the loop, here {', '.join(self._loop) or 'none'}, got "
                 f"{', '.join(values)}"
             )
@@ -164,7 +181,7 @@ class Controls:
         Raises:
             ValueError: if a scheduler has left its mark in a group, or an option has changed.
         """
-        owner = self._owner
+        owner = self.owner
         if "lr" in self._options and any("initial_lr" in g for g in self._base.param_groups):
             raise ValueError(
                 f"{owner}: the neighborhood must not hold lr while a learning-rate scheduler is "
@@ -180,10 +197,19 @@ class Controls:
                     f"the scheduler away, or leave {changed[0]} out of the neighborhood"
                 )
 
-    def _for_group(self, group: Mapping[str, Any], setting: Setting) -> dict[str, Any]:
-        """Return the base's part of a setting in the scale of a group."""
-        scales = self._scales.get(group.get("name"), {})
-        return {o: setting[o] * scales[o] if o in scales else setting[o] for o in self._options}
+    def _by_group(self, setting: Setting) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """Return every group of the base with its part of a setting, in the scale of the group."""
+        groups = self._base.param_groups
+        multiples = [1.0] * len(groups) if self._rates is None else self._rates.multiples()
+        parts = []
+        for group, multiple in zip(groups, multiples, strict=True):
+            part = {option: setting[option] for option in self._options}
+            if multiple != 1:
+                part["lr"] *= multiple
+            for option, scale in self._scales.get(group.get("name"), {}).items():
+                part[option] *= scale
+            parts.append((group, part))
+        return parts
 
     def _present(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         return [
@@ -241,12 +267,11 @@ def _checked_scales(
     return checked
 
 
-def _around_the_base_rate(owner: str, base: Optimizer) -> Neighborhood:
-    rates = {float(group["lr"]) for group in base.param_groups if "lr" in group}
-    if len(rates) != 1 or 0.0 in rates:
+def _around_the_largest_rate(owner: str, base: Optimizer) -> Neighborhood:
+    rates = [float(group["lr"]) for group in base.param_groups if "lr" in group]
+    if not 0 < max(rates, default=0.0) < float("inf"):
         raise ValueError(
-            f"{owner}(neighborhood=...) must be given where the groups of the base do not share "
-            f"one positive learning rate, got rates {sorted(rates)}"
+            f"{owner}(neighborhood=...) must be given where no group of the base has a positive "
+            f"learning rate, got {', '.join(map(str, rates)) or 'none'}"
         )
-    rate = rates.pop()
-    return grid(lr=[multiple * rate for multiple in _RATE_MULTIPLES])
+    return grid(lr=[multiple * max(rates) for multiple in _RATE_MULTIPLES])

@@ -7,7 +7,7 @@ second evaluation, accept or go back. The marks ``(l. n)`` at the right are its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -15,62 +15,61 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood, Schedule, SelfTuning, Setting, Strategy
+from annealtune.annealing import Schedule, Setting, Strategy
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.controls import Controls, Scales
-from annealtune.optim.defaults import self_tuning
+from annealtune.optim.averaging import WeightAverage, no_average
+from annealtune.optim.controls import Choices, Controls, Scales
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.minibatch import Minibatch, scalar
 from annealtune.optim.objectives import AcceptOn, judge
 from annealtune.optim.probe import Probe, ProbeMode
 from annealtune.optim.random_state import RandomState
-from annealtune.optim.sparing import SparingWrapper
 from annealtune.optim.step_info import StepInfo
-from annealtune.optim.surrogate import Probing, Surrogate
 from annealtune.optim.tentative import TentativeStep, Trial
+from annealtune.optim.wrapper import AnnealedWrapper
 
 
-class EmbeddedTuner(SparingWrapper):
+class EmbeddedTuner(AnnealedWrapper):
     r"""Tune the options of any optimizer inside the run, by simulated annealing.
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
     the loss is measured again on the same minibatch, and the step is kept with probability
-    :math:`\min(1, e^{-worsening/T})` or undone bit for bit. Where neither H nor temperature nor
-    strategy is given, the run finds its rates itself and few steps are measured: `SelfTuning`.
+    :math:`\min(1, e^{-worsening/T})` or undone bit for bit. An exception inside a step, Ctrl-C
+    too, undoes the step.
 
     Args:
         base: the optimizer whose steps are tried; any whose ``step`` needs no closure.
         model: the module that is trained; guards its buffers and replays its dropout.
         buffers: tensors to put back after an evaluation, where there is no module to give.
-        neighborhood: H; beside a temperature or a strategy that is given, by default seven
-            multiples of the base's learning rate.
+        neighborhood: H, or for each option the values to choose from: ``{"lr": [...]}`` is
+            ``grid(lr=[...])``; by default seven multiples of the base's learning rate. Groups of
+            different rates keep their ratios, ``lr_scale`` included: a rate of H is that of the
+            largest.
         temperature: a number (constant; 0 is greedy, ``math.inf`` accepts everything finite) or a
-            schedule; beside an H that is given, by default `Automatic`, in units of the
-            worsenings that occur.
+            schedule; by default `Automatic`, in units of the worsenings that occur. One that
+            cools per epoch and is never told of one, by `cool`, warns after 1,000 steps; after
+            10,000 where ``epochs`` is given.
         strategy: another metaheuristic instead of simulated annealing: its name, such as
             ``"tabu"``, or an object.
         accept_on: what the accept test compares: ``"loss"``, ``"error"`` (one minus the accuracy)
             or any function of (outputs, targets), for which the closure returns ``(loss, outputs,
             targets)``; the gradient is that of the loss.
         loop: options of the training loop that H may set too, by name: see `LoopOption`.
-        group_scales: factors for the groups of the base that have a ``"name"``: a number for
-            their learning rate, or numbers by option.
+        group_scales: further factors for the groups of the base that have a ``"name"``: a number
+            for their learning rate, or numbers by option.
         epochs: planned number of epochs, each ended by `cool`: the length of the default schedule.
-        total_steps: planned number of steps, instead of ``epochs``. With neither, the default
-            schedule is the anytime one.
-        probe: ``"always"`` measures every tentative step, ``"screened"`` only those whose verdict
-            cannot be foretold; by default screened where the run finds its rates itself.
-        average: whether an average of the weights is kept, for `averaged`; by default where the
-            run finds its rates itself.
+        total_steps: planned number of steps, instead of ``epochs``. With neither, or one epoch,
+            the default schedule is the anytime one.
+        average: whether an average of the weights is kept, for `averaged`.
         seed: of the tuner's own generator.
         probe_in: ``"train"`` measures the loss again as the model stands, ``"eval"`` takes both
             losses of the accept test in evaluation mode, at the price of a third forward.
 
     Raises:
-        TypeError: if the base is no optimizer or needs a closure.
+        TypeError: if the base is no optimizer or needs a closure; in the first step, if it keeps
+            state elsewhere than in ``state`` and ``param_groups``.
         ValueError: if an argument breaks its rule.
 
     Example:
@@ -87,13 +86,15 @@ class EmbeddedTuner(SparingWrapper):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
+    _scratch = ("_tentative",)
+
     def __init__(
         self,
         base: Optimizer,
         *,
         model: nn.Module | None = None,
         buffers: Iterable[Tensor] = (),
-        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | None = None,
+        neighborhood: Choices | None = None,
         temperature: float | Schedule | None = None,
         strategy: Strategy | str | None = None,
         accept_on: AcceptOn = "loss",
@@ -101,30 +102,23 @@ class EmbeddedTuner(SparingWrapper):
         group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
-        probe: Probing | None = None,
-        average: bool | None = None,
+        average: bool = False,
         seed: int = 0,
         probe_in: ProbeMode = "train",
     ) -> None:
         owner = type(self).__name__
         compatibility.check_base(owner, base)
         self._controls = Controls(owner, base, loop, group_scales)
-        given = (neighborhood, temperature, strategy)
-        tuning = self_tuning(owner, base, model, given, (accept_on, loop), epochs, total_steps)
-        if tuning is not None:
-            neighborhood, strategy = tuning.neighborhood(), tuning
         self.neighborhood = self._controls.fit(neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
-        super().__init__(base, AnnealingState(owner, strategy, seed, self.neighborhood))
+        super().__init__(base, AnnealingState(owner, strategy, seed, self.neighborhood, epochs))
         self._annealing.refuse_comparing_if(self._controls.loop_options)
         self.model = model
         self._judge = judge(owner, accept_on)
         self._picked: Setting | None = None  # ahead of its step
         self._probe = Probe(owner, model, buffers, base, probe_in)
-        by_default: Probing = "always" if tuning is None else "screened"
-        self._surrogate = Surrogate(owner, strategy, by_default if probe is None else probe, seed)
-        averages = tuning is not None if average is None else average
-        self._average = WeightAverage(owner, base, model) if averages else None
+        self.averages = average
+        self._average = WeightAverage(owner, base, model) if average else None
         self._reset_scratch()
 
     @torch.no_grad()
@@ -158,19 +152,22 @@ class EmbeddedTuner(SparingWrapper):
         """
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
-        minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
-        training_loss = minibatch.backpropagate(self.zero_grad)  # L(w) and its gradient v  (l. 6)
-        value = minibatch.before()
-        if self._rolls_back(value, minibatch.after):  # the step before, unmeasured, had broken it
-            return training_loss
-        measured = self._compare(value, minibatch)  # nothing, but for tabu search and its like
-        setting = self.propose(value, rng_state=minibatch.start)  # eta from H, w_new     (l. 7-8)
-        with self._tentative.undone_on_error():
-            new_value = measured.get(setting, self._foretell(setting, value))
+        self._refuse_pending("step")
+        try:
+            minibatch = self._minibatch(
+                closure, rng_state, loss=loss, probe=probe, objective=objective
+            )
+            training_loss = minibatch.backpropagate(self.zero_grad)  # L(w), its gradient v (l. 6)
+            value = self._checked(minibatch.before())
+            setting, new_value = self._choose(value, minibatch)  # eta from H              (l. 7)
+            self._make(setting, value, minibatch.start)  # w_new = w - eta v                (l. 8)
             if new_value is None:
                 new_value = minibatch.after()  # L(w_new)                                   (l. 9)
-        self.resolve(new_value)  # worsening, prob, accept or go back                   (l. 10-17)
-        return training_loss
+            self.resolve(new_value)  # worsening, prob, accept or go back               (l. 10-17)
+            return training_loss
+        except BaseException:
+            self._recover()
+            raise
 
     @torch.no_grad()
     def propose(
@@ -180,30 +177,36 @@ class EmbeddedTuner(SparingWrapper):
 
         Where the accept test is to compare something else, give its value instead of the loss.
         """
-        start = self._probe.take_start(rng_state)
-        value = self._checked_value(loss)
-        if self._average is not None:
-            self._average.add()  # weights enter it when their loss is known to be finite
-        setting, self._picked = self.prepare(), None  # eta from H                          (l. 7)
-        trial = Trial(setting, value, start, RandomState.capture())
-        self._tentative.make(trial)  # w_new = w - eta v                                    (l. 8)
-        return setting
+        self._refuse_pending("propose")
+        try:
+            start = self._probe.take_start(rng_state)
+            value = self._checked(scalar(type(self).__name__, "loss", loss))
+            setting = self.prepare()
+            self._make(setting, value, start)
+            return setting
+        except BaseException:
+            self._recover()
+            raise
 
     @torch.no_grad()
     def resolve(self, new_loss: Tensor | float) -> StepInfo:
         """Keep the tentative step or go back, by the loss at the tentative point."""
-        trial = self._pending("resolve")
+        trial = self._tentative.trial
+        if trial is None:
+            raise RuntimeError(f"{type(self).__name__}.resolve() must follow propose(loss)")
         value = scalar(type(self).__name__, "new_loss", new_loss)
-        with self._tentative.undone_on_error():
+        try:
             info = self._annealing.decide(trial.setting, trial.value, value)  # Metropolis (10-12)
-        if info.accepted:
-            self._tentative.keep()  # w = w_new                                            (l. 13)
-        else:
-            self._tentative.undo()  # w stays                                              (l. 15)
-        self._learn(info)
-        self._probe.take_start()  # whatever was noted meanwhile belongs to this step
-        self.last_step = info
-        return info
+            if info.accepted:
+                self._tentative.keep()  # w = w_new                                        (l. 13)
+            else:
+                self._tentative.undo()  # w stays                                          (l. 15)
+            self._probe.forget_start()  # whatever was noted meanwhile belongs to this step
+            self.last_step = info
+            return info
+        except BaseException:
+            self._recover()
+            raise
 
     def prepare(self) -> Setting:
         """Pick the setting of the next step now, and give the loop its options of it.
@@ -229,6 +232,22 @@ class EmbeddedTuner(SparingWrapper):
         trial = self._tentative.trial
         return self._probe.replay(self._probe.start() if trial is None else trial.start)
 
+    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
+        """Give the model the average of its last weights for as long as the context lasts.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, to compute the statistics of
+                BatchNorm anew; without one the averages of these statistics are taken.
+
+        Raises:
+            RuntimeError: if no average is kept.
+            TypeError: if there is a loader but no model.
+        """
+        self._refuse_pending("averaged")
+        if self._average is None:
+            raise no_average(type(self).__name__)
+        return self._average.swapped_in(loader)
+
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
         compatibility.check_group(type(self).__name__, param_group)
@@ -239,15 +258,76 @@ class EmbeddedTuner(SparingWrapper):
         self._probe.forget_abandoned()
         super().zero_grad(set_to_none)
 
+    def _minibatch(
+        self, closure: Callable[[], Any] | None, rng_state: Tensor | None, **given: Any
+    ) -> Minibatch:
+        owner = type(self).__name__
+        if closure is not None:
+            compatibility.refuse_scaled_closure(owner)
+            if self._controls.loop_options:
+                self.prepare()  # the forward depends on it
+        start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
+        return Minibatch(
+            owner, self._probe, closure=closure, judge=self._judge, start=start, **given
+        )
+
+    def _checked(self, value: float) -> float:
+        """Return the value at the current point, if everything is in place for a trial."""
+        self._controls.refuse_schedulers()
+        compatibility.check_gradients(type(self).__name__, self.base)
+        self._controls.refuse_late(self._picked)
+        if not math.isfinite(value):
+            raise self._annealing.non_finite(value)
+        return value
+
+    def _choose(self, value: float, minibatch: Minibatch) -> tuple[Setting, float | None]:
+        """Return the setting of the move and, where several were compared, what it leads to."""
+        if not self._annealing.compares:
+            return self.prepare(), None
+        measured: dict[Setting, float] = {}
+        for setting in self._annealing.shortlist(self.neighborhood):
+            self._tentative.make(Trial(setting, value, minibatch.start, RandomState.capture()))
+            measured[setting] = minibatch.after()
+            self._tentative.undo()
+        selected = self._annealing.select(value, measured)
+        return selected, measured[selected]
+
+    def _make(self, setting: Setting, value: float, start: RandomState) -> None:
+        if self._average is not None:
+            self._average.add()  # weights enter it when their loss is known to be finite
+        self._tentative.make(Trial(setting, value, start, RandomState.capture()))
+        self._picked = None
+
+    def _recover(self) -> None:
+        """Undo whatever of a step was under way when it was cut off."""
+        self._probe.end()
+        self._tentative.recover()
+
+    def _refuse_pending(self, method: str) -> None:
+        owner, trial = type(self).__name__, self._tentative.trial
+        if trial is not None:
+            raise RuntimeError(
+                f"{owner}.{method}() must not come between propose and resolve: {trial.setting!r} "
+                "waits for its verdict, call resolve(new_loss) first; resolve(math.nan) goes back"
+            )
+        if self._average is not None:
+            self._average.refuse_swapped_in(method)
+
     def _own_state(self) -> dict[str, Any]:
-        picked = None if self._picked is None else dict(self._picked)
-        return {**super()._own_state(), "picked": picked, "loop": self._controls.resting()}
+        return {
+            **super()._own_state(),
+            "picked": None if self._picked is None else dict(self._picked),
+            "loop": self._controls.resting(),
+            "average": None if self._average is None else self._average.state_dict(),
+        }
 
     def _check_own_state(self, state: dict[str, Any]) -> None:
         super()._check_own_state(state)
         self._controls.check_resting(state.get("loop", {}))
         if state.get("picked") is not None:
             self._annealing.check_picked(restored(state["picked"]), self.neighborhood)
+        if self._average is not None and state.get("average") is not None:
+            self._average.check(state["average"])
 
     def _load_own_state(self, state: dict[str, Any]) -> None:
         super()._load_own_state(state)
@@ -256,91 +336,14 @@ class EmbeddedTuner(SparingWrapper):
         self._picked = None if picked is None else restored(picked)
         if self._picked is not None:
             self._controls.turn_loop(self._picked)
+        if self._average is not None and state.get("average") is not None:
+            self._average.load_state_dict(state["average"])
+
+    def _reset_scratch(self) -> None:
+        self._tentative = TentativeStep(self.base, self._controls)
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({type(self.base).__name__}, {len(self.neighborhood)} settings "
             f"of {', '.join(self.neighborhood.options)}, {self.strategy!r})"
         )
-
-    def _minibatch(
-        self,
-        closure: Callable[[], Any] | None,
-        loss: Tensor | float | None,
-        probe: Callable[[], Any] | None,
-        objective: Callable[[], Any] | None,
-        rng_state: Tensor | None,
-    ) -> Minibatch:
-        self._refuse_pending("step")
-        if objective is not None and isinstance(self.strategy, SelfTuning):
-            raise ValueError(
-                f"{type(self).__name__}.step(objective=...) must be used with a neighborhood or a "
-                "temperature of yours: rates are found by what they do to the loss"
-            )
-        if closure is not None:
-            compatibility.refuse_scaled_closure(type(self).__name__)
-            if self._controls.loop_options:
-                self.prepare()  # the forward depends on it
-        start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
-        return Minibatch(
-            type(self).__name__,
-            self._probe,
-            closure=closure,
-            loss=loss,
-            probe=probe,
-            objective=objective,
-            judge=self._judge,
-            start=start,
-        )
-
-    def _checked_value(self, loss: Tensor | float) -> float:
-        """Return the value at the current point, once everything is in place for a trial."""
-        self._refuse_pending("propose")
-        owner = type(self).__name__
-        self._controls.refuse_schedulers()
-        compatibility.check_gradients(owner, self._parameters())
-        if self._controls.loop_options and self._picked is None:
-            raise RuntimeError(
-                f"{owner}: the neighborhood sets {', '.join(self._controls.loop_options)} of the "
-                "training loop, which must be known before the forward: call prepare() first, or "
-                "use step(closure)"
-            )
-        value = scalar(owner, "loss", loss)
-        if not math.isfinite(value):
-            raise self._annealing.non_finite(value)
-        return value
-
-    def _compare(self, loss: float, minibatch: Minibatch) -> dict[Setting, float]:
-        """Measure the candidates of a strategy that compares several; each is undone again."""
-        measured: dict[Setting, float] = {}
-        if self._annealing.compares:
-            value = self._checked_value(loss)
-            for setting in self._annealing.shortlist(self.neighborhood):
-                trial = Trial(setting, value, minibatch.start, RandomState.capture())
-                self._tentative.make(trial)
-                with self._tentative.undone_on_error():
-                    measured[setting] = minibatch.after()
-                self._tentative.undo()
-            self._picked = self._annealing.select(value, measured)
-        return measured
-
-    def _parameters(self) -> Iterator[Tensor]:
-        return (p for group in self.base.param_groups for p in group["params"])
-
-    def _pending(self, method: str) -> Trial:
-        if self._tentative.trial is None:
-            raise RuntimeError(f"{type(self).__name__}.{method}() must follow propose(loss)")
-        return self._tentative.trial
-
-    def _refuse_pending(self, method: str) -> None:
-        super()._refuse_pending(method)
-        trial = self._tentative.trial
-        if trial is not None:
-            raise RuntimeError(
-                f"{type(self).__name__}.{method}() must not come between propose and resolve: "
-                f"{trial.setting!r} waits for its verdict, call resolve(new_loss) first"
-            )
-
-    def _reset_scratch(self) -> None:
-        self._tentative = TentativeStep(self.base, self._controls)
-        self._held = None

@@ -11,28 +11,46 @@ import torch
 from torch import Tensor, nn
 
 
-@contextlib.contextmanager
-def flags_kept(modules: list[nn.Module], *, evaluate: bool) -> Iterator[None]:
-    """Put each submodule's training flag back; with ``evaluate``, in evaluation mode meanwhile.
+class Flags:
+    """The training flags of modules as they are now.
 
-    The flags are set directly: ``Module.train`` may have side effects in subclasses. It is
-    switched off meanwhile: many closures begin with ``model.train()``.
+    They are set directly: ``Module.train`` may have side effects in subclasses.
+
+    Args:
+        modules: those that have one.
     """
-    flags = [(module, module.training, module.__dict__.get("train")) for module in modules]
-    if evaluate:
-        for module in modules:
+
+    def __init__(self, modules: list[nn.Module]) -> None:
+        self._flags = [(module, module.training, "train" in vars(module)) for module in modules]
+        self._trains = [vars(module).get("train") for module in modules]
+
+    def evaluate(self) -> None:
+        """Switch to evaluation; ``train()``, with which many closures begin, does nothing then."""
+        for module, *_ in self._flags:
             module.training = False
-            module.__dict__["train"] = functools.partial(_unmoved, module)
-    try:
-        yield
-    finally:
-        for module, training, train in flags:
+            vars(module)["train"] = functools.partial(_unmoved, module)
+
+    def put_back(self) -> None:
+        """Make them what they were."""
+        for (module, training, has_own), train in zip(self._flags, self._trains, strict=True):
             if module.training != training:
                 module.training = training
-            if train is not None:
-                module.__dict__["train"] = train
-            elif evaluate:
-                del module.__dict__["train"]
+            if has_own:
+                vars(module)["train"] = train
+            else:
+                vars(module).pop("train", None)
+
+
+@contextlib.contextmanager
+def flags_kept(modules: list[nn.Module], *, evaluate: bool) -> Iterator[None]:
+    """Put each submodule's training flag back; with ``evaluate``, in evaluation mode meanwhile."""
+    flags = Flags(modules)
+    try:
+        if evaluate:
+            flags.evaluate()
+        yield
+    finally:
+        flags.put_back()
 
 
 def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
@@ -73,17 +91,58 @@ def buffers_kept(modules: list[nn.Module], extra: list[Tensor]) -> Iterator[None
         buffers.put_back()
 
 
+class Weights:
+    """Weights as they are now, also ones that an objective rounds or prunes in place.
+
+    Args:
+        weights: to be copied.
+    """
+
+    @torch.no_grad()
+    def __init__(self, weights: Iterable[Tensor]) -> None:
+        self._copies = [(w, w.detach().clone()) for w in weights]
+
+    @torch.no_grad()
+    def put_back(self) -> None:
+        """Make them what they were."""
+        for weight, kept in self._copies:
+            weight.copy_(kept)
+
+
 @contextlib.contextmanager
 def weights_kept(weights: Iterable[Tensor]) -> Iterator[None]:
-    """Put weights back, also ones that an objective rounds or prunes in place."""
-    with torch.no_grad():
-        copies = [(w, w.detach().clone()) for w in weights]
+    """Put weights back."""
+    kept = Weights(weights)
     try:
         yield
     finally:
-        with torch.no_grad():
-            for weight, kept in copies:
-                weight.copy_(kept)
+        kept.put_back()
+
+
+class Gradients:
+    """The gradients of tensors as they are now, to be out of reach meanwhile.
+
+    Args:
+        tensors: that may have one.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self._gradients = [(t, t.grad) for t in tensors]
+
+    @property
+    def differentiated(self) -> list[Tensor]:
+        """The tensors that have one."""
+        return [t for t, gradient in self._gradients if gradient is not None]
+
+    def put_aside(self) -> None:
+        """Let nobody write into them."""
+        for t in self.differentiated:
+            t.grad = None
+
+    def put_back(self) -> None:
+        """Make them what they were."""
+        for t, gradient in self._gradients:
+            t.grad = gradient
 
 
 def is_expanded(tensor: Tensor) -> bool:

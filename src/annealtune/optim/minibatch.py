@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annealtune.annealing import Predicted
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.objectives import Judge
 from annealtune.optim.probe import Graph, Probe
@@ -53,12 +52,12 @@ class Minibatch:
         self._closure = closure
         self._loss = loss
         self._judge = judge
-        self._watched = True  # whether it would be known that the closure needs a graph
         self._first_value: float | None = None  # of the judge, at the current point
         self._evaluate = objective or probe or closure
         # A closure is written for training and may enable gradients out of habit; a function that
         # was written for the accept test enables them only if it needs them.
         self._graph: Graph = "never" if self._evaluate is closure else "if-enabled"
+        self._inputs: list[Tensor] = []  # with gradients of their own, as in adversarial training
         self._evaluates_loss = objective is None
         # Otherwise the value at the current point is not known yet.
         self._compares_losses = self._evaluates_loss and guard.mode == "train"
@@ -68,11 +67,11 @@ class Minibatch:
         """Return the loss with its gradient in place, whatever of that the closure does itself."""
         if self._closure is None:
             return self._loss
-        with self._guard.first_forward(self._closure) as watch:
+        with self._guard.first_forward() as watch:
             loss, *judged = self._parts(self._closure())
-        self._watched = watch.is_watching
         value = scalar(self._owner, "closure", loss)
-        if not watch.called_backward:
+        # One for the sake of the inputs does not count, once its gradients are reset.
+        if not (watch.called_backward and self._guard.has_gradients()):
             if not (isinstance(loss, Tensor) and loss.requires_grad):
                 raise ValueError(
                     f"{self._owner}.step(closure): the closure must return a loss that depends on "
@@ -86,8 +85,12 @@ class Minibatch:
             end = RandomState.capture()
             self._first_value = self._judged(*judged)
             end.restore()
-        if watch.needs_graph and self._evaluate is self._closure:
-            self._graph = "always"
+        if self._evaluate is self._closure:
+            self._inputs = self._guard.inputs_among(watch.read.values()) if watch.read else []
+            if self._inputs:
+                self._graph = "and-backward"
+            elif watch.calls_grad:
+                self._graph = "always"
         self._loss = loss.detach() if isinstance(loss, Tensor) else loss
         return self._loss
 
@@ -120,22 +123,13 @@ class Minibatch:
 
         Broken weights show in a loss; an objective such as the accuracy would not tell.
         """
-        try:
-            value = self._evaluated()
-        except RuntimeError:
-            if self._graph != "never" or self._watched:
-                raise
-            # Not watched any more, and now it differentiates: a penalty of every tenth step.
-            self._guard.watch_again(self._closure)
-            self._graph = "always"
-            value = self._evaluated()
-        return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
-
-    def _evaluated(self) -> float:
         assert self._evaluate is not None
         tries_weights = not self._evaluates_loss
-        with self._guard.replay(self.start, graph=self._graph, weights=tries_weights):
-            return self._read(self._evaluate())
+        with self._guard.replay(
+            self.start, graph=self._graph, weights=tries_weights, inputs=self._inputs
+        ):
+            value = self._read(self._evaluate())
+        return value if self._evaluates_loss or self._guard.weights_are_finite() else math.nan
 
     def _read(self, result: Any) -> float:
         """Return what the accept test compares, from what was evaluated."""
@@ -174,8 +168,6 @@ def scalar(owner: str, argument: str, value: Any) -> float:
         TypeError: if it is neither a number nor a tensor of real numbers.
         ValueError: if it is a tensor of more or less than one element.
     """
-    if isinstance(value, Predicted):
-        return value
     what = "value" if argument in ("objective", "accept_on") else "loss"
     if isinstance(value, Tensor):
         if value.numel() != 1:

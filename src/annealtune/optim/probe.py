@@ -8,7 +8,6 @@ flags and random number generators as they were.
 from __future__ import annotations
 
 import contextlib
-import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
@@ -16,30 +15,34 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from annealtune.optim import guards
 from annealtune.optim.random_state import ForwardRecorder, RandomState, checked_state
 
 ProbeMode = Literal["train", "eval"]
-# Whether an evaluation builds a graph: never, if the evaluated function enables it, or always.
-Graph = Literal["never", "if-enabled", "always"]
+# Whether an evaluation builds a graph: never, if the evaluated function enables it, always, or
+# always and backward too.
+Graph = Literal["never", "if-enabled", "always", "and-backward"]
 
-# So many times a closure is watched.
-_PLAIN_RUNS = 3
-_UNWATCHED = contextlib.nullcontext()
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
 class GradientWatch(TorchFunctionMode):
-    """Find out what a closure does: whether it calls ``backward``, whether it needs a graph."""
+    """Find out what a closure does with gradients.
+
+    Attributes:
+        called_backward: whether it calls ``backward``.
+        calls_grad: whether it differentiates by ``torch.autograd.grad``, as ``torch.func`` does.
+        read: the tensors whose ``.grad`` it reads after ``backward``, by their identity.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.called_backward = False
-        self.needs_graph = False
-        self.is_watching = True
+        self.calls_grad = False
+        self.read: dict[int, Tensor] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -47,7 +50,9 @@ class GradientWatch(TorchFunctionMode):
         if func in _BACKWARD:
             self.called_backward = True
         elif func is torch.autograd.grad:
-            self.needs_graph = True
+            self.calls_grad = True
+        elif self.called_backward and func == _READ_GRADIENT:
+            self.read[id(args[0])] = args[0]
         return func(*args, **(kwargs or {}))
 
 
@@ -66,7 +71,7 @@ class _WithoutBackward(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if func in _BACKWARD:
+        if func in _BACKWARD and self._graph != "and-backward":
             self._skipped = True
             return None
         if self._skipped and func == _READ_GRADIENT:
@@ -119,9 +124,10 @@ class Probe:
         self.mode = mode
         self._recorder = ForwardRecorder()
         self._own_gradients: list[tuple[Tensor, int, int]] = []
-        # How often closures were seen that only return a loss, by their code.
-        self._plain_runs: dict[Any, int] = {}
-        self._evaluated: list[nn.Module] | None = None  # modules, at the last evaluation
+        # Of the evaluation under way: its modules, what puts everything back, what watches it.
+        self._evaluated: list[nn.Module] | None = None
+        self._put_back: tuple[Callable[[], None], ...] = ()
+        self._watch: TorchFunctionMode | None = None
         if model is not None:
             model.register_forward_pre_hook(self._recorder)
             self._unhook_when_deleted(model)
@@ -134,7 +140,7 @@ class Probe:
                 otherwise it is what the model's forward noted, or else the present state.
         """
         start = self.start(rng_state)
-        self._recorder.state = None
+        self.forget_start()
         return start
 
     def start(self, rng_state: Tensor | RandomState | None = None) -> RandomState:
@@ -146,39 +152,35 @@ class Probe:
             return start
         return start._replace(cpu=checked_state(self._owner, rng_state, start.cpu))
 
+    def forget_start(self) -> None:
+        """Let the next training forward be the first of its step."""
+        self._recorder.state = None
+
     def forget_abandoned(self) -> None:
         """Hear that gradients are about to be reset: a forward that led to them is no start."""
         if self._model is not None:
             self._recorder.forget_abandoned(self._model)
 
     @contextlib.contextmanager
-    def first_forward(self, closure: Callable[[], Any]) -> Iterator[GradientWatch]:
-        """Run a closure that is to leave a gradient; its random state is known to the caller.
-
-        To watch costs a few percent of a small net. A closure whose code only returned a loss
-        several times is not watched any more, until gradients appear that it must have made. Where
-        something is compiled the watch goes on, for a compiled net belongs to the mode it was
-        compiled in.
-        """
+    def first_forward(self) -> Iterator[GradientWatch]:
+        """Run a closure that is to leave a gradient; its random state is known to the caller."""
         self._drop_own_gradients()
         watch = GradientWatch()
-        code = getattr(closure, "__code__", None)
-        watched = watch.is_watching = self._plain_runs.get(code, 0) < _PLAIN_RUNS
-        without = [] if watched else [p for p in self._parameters([]) if p.grad is None]
-        with self._recorder.pause(), torch.enable_grad(), watch if watched else _UNWATCHED:
-            yield watch
-        if any(p.grad is not None for p in without):
-            watch.called_backward = True
-            self.watch_again(closure)
-        plain = code is not None and not (watch.called_backward or watch.needs_graph)
-        if watched and not plain:
-            self.watch_again(closure)
-        elif watched and not _has_compiled():
-            self._plain_runs[code] = self._plain_runs.get(code, 0) + 1
+        try:
+            self._watch, self._recorder.paused = watch, True
+            with torch.enable_grad(), watch:
+                yield watch
+        finally:
+            self.end()
 
-    def watch_again(self, closure: Any) -> None:
-        """Watch a closure for ever: it does more than return a loss."""
-        self._plain_runs[getattr(closure, "__code__", None)] = -sys.maxsize
+    def has_gradients(self) -> bool:
+        """Tell whether any weight of the optimizer has a gradient."""
+        return any(p.grad is not None for p in self._parameters([]))
+
+    def inputs_among(self, tensors: Iterable[Tensor]) -> list[Tensor]:
+        """Return those that are neither weights of the optimizer nor of the model."""
+        own = {id(p) for p in self._parameters(self._modules())}
+        return [t for t in tensors if id(t) not in own]
 
     def note_own_gradients(self) -> None:
         """Remember the gradients as made by the optimizer itself, for a closure that did not."""
@@ -196,12 +198,22 @@ class Probe:
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
-        with self._evaluating(self._modules()), torch.no_grad(), _WithoutBackward("never"):
-            yield
+        mode = _WithoutBackward("never")
+        try:
+            self._begin(self._modules(), mode)
+            with torch.no_grad(), mode:
+                yield
+        finally:
+            self.end()
 
     @contextlib.contextmanager
     def replay(
-        self, start: RandomState, *, graph: Graph = "if-enabled", weights: bool = False
+        self,
+        start: RandomState,
+        *,
+        graph: Graph = "if-enabled",
+        weights: bool = False,
+        inputs: Iterable[Tensor] = (),
     ) -> Iterator[None]:
         """Evaluate from the random state ``start``; afterwards everything is as before.
 
@@ -212,50 +224,58 @@ class Probe:
             graph: whether one is built.
             weights: whether weights are put back too, at the price of a copy: a closure only reads
                 them, a function that somebody wrote for the accept test may try others.
+            inputs: tensors, no weights, whose gradients must not add up.
         """
-        now = RandomState.capture()
-        modules = self._evaluated = self._modules()
+        modules = self._modules()
         parameters = self._parameters(modules)
-        gradients = [(p, p.grad) for p in parameters]
-        differentiated = [p for p, gradient in gradients if gradient is not None]
-        with (
-            guards.weights_kept(parameters if weights else ()),
-            guards.buffers_kept(modules, self._buffers),
-            self._evaluating(modules),
-        ):
+        gradients = guards.Gradients([*parameters, *inputs])
+        mode = _WithoutBackward(graph, gradients.differentiated)
+        kept = (
+            guards.Weights(parameters if weights else ()).put_back,
+            guards.Buffers(modules, self._buffers).put_back,
+            gradients.put_back,
+            RandomState.capture().restore,
+        )
+        try:
             try:
-                for p in differentiated:
-                    p.grad = None
+                self._begin(modules, mode, *kept)
+                gradients.put_aside()
                 start.restore()
-                builds_graph = torch.set_grad_enabled(graph == "always")
-                with builds_graph, _WithoutBackward(graph, differentiated):
+                with torch.set_grad_enabled(graph in ("always", "and-backward")), mode:
                     yield
             finally:
-                now.restore()
-                for p, gradient in gradients:
-                    p.grad = gradient
+                self.end()
+        except BaseException:
+            self.end()  # once more: an interrupt can hit the first attempt
+            raise
 
-    def buffers(self) -> guards.Buffers:
-        """Copy the buffers, for a forward that may have to be taken back."""
-        # Those of the last evaluation: to look for modules takes longer than to copy buffers.
-        modules = self._modules() if self._evaluated is None else self._evaluated
-        return guards.Buffers(modules, self._buffers)
+    def _begin(
+        self, modules: list[nn.Module], mode: TorchFunctionMode, *put_back: Callable[[], None]
+    ) -> None:
+        """Note what is to be put back, then see the weights as they are now."""
+        flags = guards.Flags(modules)
+        self._evaluated, self._put_back = modules, (*put_back, flags.put_back)
+        self._watch, self._recorder.paused = mode, True
+        if self.mode == "eval":
+            flags.evaluate()
+        # An autocast around the whole step would go on using its casts of the former weights.
+        torch.clear_autocast_cache()
+
+    def end(self) -> None:
+        """Put everything back after an evaluation, also after one that was cut off anywhere."""
+        if self._watch is not None and _get_current_function_mode() is self._watch:
+            self._watch.__exit__(None, None, None)
+        for put_back in self._put_back:
+            put_back()
+        if self._evaluated is not None:
+            guards.show_new_weights(self._evaluated)
+        self._evaluated, self._put_back, self._watch = None, (), None
+        self._recorder.paused = False
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
         moved = [p for p in self._parameters([]) if p.grad is not None]
         return all(bool(p.isfinite().all()) for p in moved)
-
-    @contextlib.contextmanager
-    def _evaluating(self, modules: list[nn.Module]) -> Iterator[None]:
-        """See the weights as they are now, in the mode of the accept test; keep training flags."""
-        # An autocast around the whole step would go on using its casts of the former weights.
-        torch.clear_autocast_cache()
-        with self._recorder.pause(), guards.flags_kept(modules, evaluate=self.mode == "eval"):
-            try:
-                yield
-            finally:
-                guards.show_new_weights(modules)
 
     def _modules(self) -> list[nn.Module]:
         return [] if self._model is None else list(self._model.modules())
@@ -270,17 +290,13 @@ class Probe:
         weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_plain_runs": {}, "_evaluated": None}  # code cannot be pickled
+        under_way = {"_evaluated": None, "_put_back": (), "_watch": None}
+        return {**self.__dict__, **under_way, "_own_gradients": []}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._model is not None:
             self._unhook_when_deleted(self._model)
-
-
-def _has_compiled() -> bool:
-    dynamo = sys.modules.get("torch._dynamo.utils")
-    return dynamo is not None and bool(dynamo.counters["frames"])
 
 
 def _unhook(hooks: Callable[[], dict[int, Any] | None], recorder: ForwardRecorder) -> None:

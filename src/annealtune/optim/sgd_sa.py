@@ -8,30 +8,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annealtune.annealing import PAPER_RATES, Neighborhood, Schedule, Strategy, grid
+from annealtune.annealing import PAPER_RATES, Schedule, Strategy, grid
 from annealtune.optim.compatibility import as_neighborhood
-from annealtune.optim.controls import Scales
-from annealtune.optim.defaults import is_left_open
+from annealtune.optim.controls import Choices, Scales
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.objectives import AcceptOn
 from annealtune.optim.presets import Preset, preset_temperature
-from annealtune.optim.surrogate import Probing
 
 PAPER_COOLING_FACTOR = 0.8
 # The authors' program does not let its temperature fall below this, in its own unit of loss.
 SCRIPT_FLOOR = 1e-14
-# Where nothing is chosen: the usual momentum, and a rate that the first step replaces.
-_MOMENTUM = 0.9
-_UNUSED_RATE = 1e-3
 
 
 class SGDSA(EmbeddedTuner):
     r"""SGD whose learning rate (momentum, ...) is picked from H at every step and annealed.
 
-    ``SGDSA(model)`` needs no choice: SGD with a momentum of 0.9 finds its rates itself, see
-    `SelfTuning`. Whatever is chosen is obeyed: then the base is plain SGD, H by default the paper's
-    14 rates from 0.9 down to 0.05, and every step is measured. Presets reproduce the paper:
+    The base is plain SGD. Presets reproduce the paper, each cooled by a `cool` after every epoch:
 
     * ``"paper-text"``: Algorithm 2 to the letter, T0 = 1, alpha = 0.8 per epoch, both losses in
       train mode.
@@ -41,7 +34,7 @@ class SGDSA(EmbeddedTuner):
 
     Args:
         model_or_params: the module, or parameters or parameter groups as torch.optim takes them.
-        neighborhood: H; beside a preset, a temperature or a strategy by default the paper's rates.
+        neighborhood: H, as in `EmbeddedTuner`; by default the paper's 14 rates from 0.9 to 0.05.
         preset: ``"paper-text"``, ``"paper-code"`` or None.
         temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
             loss, and keeps its cooling.
@@ -53,7 +46,6 @@ class SGDSA(EmbeddedTuner):
         total_steps: planned number of steps, for the default schedule.
         batch_size: size of a minibatch, needed by ``"paper-code"`` and read by nothing else.
         buffers: tensors to put back after an evaluation, where no module is given.
-        probe: as in `EmbeddedTuner`.
         average: as in `EmbeddedTuner`.
         seed: of the tuner's own generator.
 
@@ -75,7 +67,7 @@ class SGDSA(EmbeddedTuner):
     def __init__(
         self,
         model_or_params: nn.Module | Iterable[Any],
-        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | None = None,
+        neighborhood: Choices | None = None,
         *,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
@@ -87,24 +79,20 @@ class SGDSA(EmbeddedTuner):
         total_steps: int | None = None,
         batch_size: int | None = None,
         buffers: Iterable[Tensor] = (),
-        probe: Probing | None = None,
-        average: bool | None = None,
+        average: bool = False,
         seed: int = 0,
     ) -> None:
         model = model_or_params if isinstance(model_or_params, nn.Module) else None
         params: Any = model_or_params if model is None else model.parameters()
-        given = (neighborhood, preset, temperature, strategy)
-        if is_left_open(given, (accept_on, loop)):
-            base = torch.optim.SGD(params, lr=_UNUSED_RATE, momentum=_MOMENTUM)
-        else:
-            neighborhood = grid(lr=PAPER_RATES) if neighborhood is None else neighborhood
-            neighborhood = as_neighborhood("SGDSA", neighborhood)
-            if "lr" not in neighborhood.options:
-                raise ValueError(
-                    "SGDSA(neighborhood=...) must name lr in its settings, got options "
-                    f"{', '.join(neighborhood.options)}"
-                )
-            base = torch.optim.SGD(params, lr=neighborhood[0]["lr"])
+        neighborhood = as_neighborhood(
+            "SGDSA", grid(lr=PAPER_RATES) if neighborhood is None else neighborhood
+        )
+        if "lr" not in neighborhood.options:
+            raise ValueError(
+                "SGDSA(neighborhood=...) must name lr in its settings, got options "
+                f"{', '.join(neighborhood.options)}"
+            )
+        base = _sgd(params, neighborhood[0]["lr"])
         if preset is not None:
             temperature = preset_temperature(
                 "SGDSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
@@ -121,8 +109,19 @@ class SGDSA(EmbeddedTuner):
             group_scales=group_scales,
             epochs=epochs,
             total_steps=total_steps,
-            probe=probe,
             average=average,
             seed=seed,
             probe_in="eval" if preset == "paper-code" else "train",
         )
+
+
+def _sgd(params: Any, rate: float) -> torch.optim.SGD:
+    """Return the base; groups without a rate of their own have the largest of the others' rates.
+
+    Where no group has one, all have the first of H, or 1 if that is 0: ratios need a rate.
+    """
+    if isinstance(params, Iterable) and not isinstance(params, Tensor):
+        params = list(params)
+        given = [group["lr"] for group in params if isinstance(group, Mapping) and "lr" in group]
+        rate = max(given, default=rate)
+    return torch.optim.SGD(params, lr=rate or 1.0)

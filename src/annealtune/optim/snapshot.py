@@ -80,26 +80,17 @@ class Snapshot:
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:
                 del group[key]
-            group.update(options)
+            group.update(_kept(options, []))  # a copy: what is put back can be put back again
         state: dict[Any, Any] = self._optimizer.state
         for key in [key for key in state if key not in self._state]:
             del state[key]
-        for key, entry in self._state.items():
+        for key, kept in self._state.items():
+            entry = _kept(kept, [])
             if isinstance(entry, dict) and isinstance(state.get(key), dict):
                 state[key].clear()
                 state[key].update(entry)
             else:
                 state[key] = entry
-
-    @torch.no_grad()
-    def slope(self) -> float:
-        """Return the change of the loss that the gradient promises for the step made since."""
-        copies = {id(t): c for t, c in zip(self._tensors, self._copies, strict=False)}
-        moved = [p for p, gradient in self._gradients if gradient is not None]
-        gradients = self._gradient_copies or self._present_gradients()  # as they were before it
-        pairs = [(p, g) for p, g in zip(moved, gradients, strict=True) if not g.is_sparse]
-        parts = [torch.sum((p - copies[id(p)]) * g) for p, g in pairs if id(p) in copies]
-        return float(torch.stack([part.double() for part in parts]).sum()) if parts else 0.0
 
     def release(self) -> None:
         """Let go of the gradients, so that ``zero_grad`` frees them; the copies stay for reuse."""

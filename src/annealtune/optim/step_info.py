@@ -7,6 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 from annealtune.annealing import Setting
+from annealtune.annealing.strategies.stored_settings import restored
 
 # A longer H is shown without the settings that were never tried.
 _LONG = 20
@@ -25,7 +26,6 @@ class StepInfo:
         accept_probability: clipped to 1.
         temperature: the temperature of this decision.
         accepted: whether the move was kept.
-        probed: whether ``new_loss`` was measured; it is a prediction otherwise.
     """
 
     step: int
@@ -36,7 +36,6 @@ class StepInfo:
     accept_probability: float
     temperature: float
     accepted: bool
-    probed: bool = True
 
     @property
     def improved(self) -> bool:
@@ -62,35 +61,6 @@ class Count(NamedTuple):
         return self.improved / self.tried if self.tried else math.nan
 
 
-@dataclasses.dataclass
-class ProbeCount:
-    """How many moves were measured, and whether the others were foretold rightly.
-
-    Attributes:
-        steps: moves in all.
-        probed: moves that were measured.
-        compared: moves that were foretold and measured all the same, chosen at random.
-        agreed: those of them whose verdict had been foretold rightly.
-        rolled_back: moves that were kept unmeasured and undone when the next loss was known.
-    """
-
-    steps: int = 0
-    probed: int = 0
-    compared: int = 0
-    agreed: int = 0
-    rolled_back: int = 0
-
-    @property
-    def share(self) -> float:
-        """Share of the moves that were measured; 1 before the first."""
-        return self.probed / self.steps if self.steps else 1.0
-
-    @property
-    def agreement(self) -> float:
-        """Share of the compared moves that were foretold rightly; 1 before the first."""
-        return self.agreed / self.compared if self.compared else 1.0
-
-
 @dataclasses.dataclass(frozen=True)
 class Summary:
     """The counts of a run so far, in total and per setting. ``print`` shows it as a table.
@@ -98,12 +68,10 @@ class Summary:
     Attributes:
         total: of all settings.
         settings: of each setting.
-        probes: how many moves were measured, for an optimizer that may do without.
     """
 
     total: Count
     settings: dict[Setting, Count]
-    probes: ProbeCount | None = None
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
@@ -136,17 +104,10 @@ class Tally:
             old.tried + 1, old.improved + info.improved, old.accepted + info.accepted
         )
 
-    def retract(self, info: StepInfo) -> None:
-        """Count an accepted move as undone after all."""
-        old = self._counts[info.setting]
-        self._counts[info.setting] = old._replace(
-            accepted=old.accepted - 1, improved=old.improved - info.improved
-        )
-
-    def summary(self, probes: ProbeCount | None = None) -> Summary:
+    def summary(self) -> Summary:
         """Return the counts, in total and per setting."""
         total = Count(*(sum(column) for column in zip(*self._counts.values(), strict=True)))
-        return Summary(total, dict(self._counts), probes)
+        return Summary(total, dict(self._counts))
 
     def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
         """Return the counts as plain data."""
@@ -154,4 +115,4 @@ class Tally:
 
     def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self._counts = {Setting(options): Count(*count) for options, *count in state}
+        self._counts = {restored(options): Count(*count) for options, *count in state}

@@ -133,7 +133,8 @@ class StochasticSA(AnnealedWrapper):
                 f"choose a setting from, got {strategy!r}"
             )
         super().__init__(
-            _Displacement(params, initial, scaling), AnnealingState("StochasticSA", strategy, seed)
+            _Displacement(params, initial, scaling),
+            AnnealingState("StochasticSA", strategy, seed, epochs=epochs),
         )
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
         self._probe = Probe("StochasticSA", model, buffers, self.base, mode)
@@ -166,25 +167,30 @@ class StochasticSA(AnnealedWrapper):
                 "StochasticSA.step: at least one parameter must have requires_grad=True, for "
                 "frozen ones are not moved, got none"
             )
-        start = RandomState.capture()
-        with self._probe.plain_forward():
-            objective = closure()
-        value = scalar("StochasticSA", "closure", objective)
-        if not math.isfinite(value):
-            raise self._annealing.non_finite(value)
-        self._before.take()
         try:
+            start = RandomState.capture()
+            with self._probe.plain_forward():
+                objective = closure()
+            value = scalar("StochasticSA", "closure", objective)
+            if not math.isfinite(value):
+                raise self._annealing.non_finite(value)
+            self._before.take()
+            self._is_trying = True
             new_value = self._move_to_the_better_side(closure, start)
             info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
+            if not info.accepted:
+                self._before.restore()
+            self._is_trying = False
+            self._epoch_tried += info.worsening != 0
+            self._epoch_improved += info.improved
+            self.last_step = info
+            return objective
         except BaseException:  # an interrupted trial leaves no trace
-            self._before.restore()
+            self._probe.end()
+            if self._is_trying:
+                self._before.restore()
+                self._is_trying = False
             raise
-        if not info.accepted:
-            self._before.restore()
-        self._epoch_tried += info.worsening != 0
-        self._epoch_improved += info.improved
-        self.last_step = info
-        return objective
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
@@ -226,6 +232,7 @@ class StochasticSA(AnnealedWrapper):
 
     def _reset_scratch(self) -> None:
         self._before = Snapshot(self.base)
+        self._is_trying = False  # whether the weights are those of a trial
 
 
 class _Displacement(Optimizer):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from torch.optim import Optimizer
@@ -14,6 +12,7 @@ from annealtune.optim.controls import Controls
 from annealtune.optim.random_state import RandomState
 from annealtune.optim.scratch import make_late_state
 from annealtune.optim.snapshot import Snapshot
+from annealtune.optim.state_outside import StateOutside
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,16 +46,21 @@ class TentativeStep:
         self._before = Snapshot(base)
         # The kinds of settings, whatever their rate, that leave the gradients alone.
         self._sparing: set[frozenset[tuple[str, Any]]] = set()
+        self._checked = False  # whether the base is known to keep nothing elsewhere
         self.trial: Trial | None = None  # the one that waits for its verdict
+        self._is_settled = True  # whether the verdict of the last one has been carried out
         controls.note()
 
     def make(self, trial: Trial) -> None:
         """Step with the setting of a trial."""
         kind = frozenset((name, value) for name, value in trial.setting.items() if name != "lr")
         self._before.take(gradients=kind not in self._sparing)
+        outside = None if self._checked else StateOutside(self._base)
         self.trial = trial
-        with self.undone_on_error():
-            self._step(trial.setting)
+        self._step(trial.setting)
+        if outside is not None:
+            outside.refuse_changes(self._controls.owner)
+            self._checked = True
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under such a setting is found out at the first try, which paid for a copy of them.
         if not self._before.gradients_are_untouched():
@@ -77,9 +81,8 @@ class TentativeStep:
 
     def keep(self) -> None:
         """End the trial where it led to."""
-        self.trial = None
-        self._before.release()
-        self._controls.keep()
+        self.trial, self._is_settled = None, False  # from here on it cannot be undone
+        self._settle()
 
     def undo(self) -> None:
         """End the trial where it began."""
@@ -89,20 +92,14 @@ class TentativeStep:
         self._controls.put_back()
         self.keep()
 
-    def slope(self) -> float:
-        """Return the change of the loss that the gradient promises for the tentative step."""
-        return self._before.slope()
-
-    def take_back(self) -> None:
-        """Undo the last step after it was kept; only weights, state and options of the base."""
-        self._before.restore()
-        self._controls.note()
-
-    @contextmanager
-    def undone_on_error(self) -> Iterator[None]:
-        """Leave no trace of a trial that is interrupted."""
-        try:
-            yield
-        except BaseException:
+    def recover(self) -> None:
+        """Leave no trace of a trial that was cut off anywhere, nor a verdict half carried out."""
+        if self.trial is not None:
             self.undo()
-            raise
+        elif not self._is_settled:
+            self._settle()
+
+    def _settle(self) -> None:
+        self._before.release()
+        self._controls.keep()
+        self._is_settled = True

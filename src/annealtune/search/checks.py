@@ -10,6 +10,7 @@ from annealtune.annealing import Strategy
 S = TypeVar("S")
 
 METHODS = ("initial", "propose", "energy")
+_UNCHANGEABLE = (int, float, complex, str, bytes, tuple, frozenset)
 
 
 def check_problem(
@@ -83,6 +84,23 @@ def checked_solution(method: str, solution: S, owner: str = "Annealer") -> S:
             "a method that changes its argument in place must copy it first and return the copy"
         )
     return solution
+
+
+def check_unmoved(state: Any, energy: float, new_energy: float) -> None:
+    """Refuse a move that changed the present solution itself: it could not be undone.
+
+    A move that leads nowhere may return the solution it was given, whose energy is the same then.
+    What cannot be changed in place, such as a number, may have an energy that is drawn anew.
+
+    Raises:
+        TypeError: if the energy has changed with it.
+    """
+    if new_energy != energy and not isinstance(state, _UNCHANGEABLE):
+        raise TypeError(
+            "Annealer(problem=...) must return a new solution from propose, got the one it was "
+            f"given, changed in place (its energy was {energy:.6g} and is {new_energy:.6g}): copy "
+            "it first, change the copy and return that"
+        )
 
 
 def checked_energy(energy: Any, owner: str = "Annealer") -> float:

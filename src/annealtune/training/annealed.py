@@ -26,7 +26,6 @@ class Annealed:
     """
 
     backwards_per_step = 1
-    rolled_back = False
 
     def __init__(self, optimizer: EmbeddedTuner | StochasticSA) -> None:
         self._optimizer: Any = optimizer
@@ -118,7 +117,7 @@ class Tuned(Annealed):
 
     def step(self, minibatch: Minibatch) -> StepInfo | None:
         """Make one move; None if the scaler skipped it because a gradient overflowed."""
-        before, undone = self._optimizer.last_step, self._rolled_back()
+        before = self._optimizer.last_step
         if self._scaler is None:
             self._optimizer.step(
                 lambda: self._differentiable(minibatch), objective=self._objective(minibatch)
@@ -126,9 +125,7 @@ class Tuned(Annealed):
         else:
             self._scaled_step(minibatch, self._scaler)
         info = self._optimizer.last_step
-        self.rolled_back = self._rolled_back() > undone
-        unmoved = info is before or self.rolled_back
-        return None if unmoved or info is None else self._told(info)
+        return None if info is before or info is None else self._told(info)
 
     def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
         """Give the model the average of its weights, if one is kept."""
@@ -136,18 +133,6 @@ class Tuned(Annealed):
             averaged: AbstractContextManager[None] = self._optimizer.averaged(batches)
             return averaged
         return super().judged(batches)
-
-    def readings(self) -> dict[str, float]:
-        """Return the temperature of the last move and what is known of unmeasured ones."""
-        probes = self._optimizer.probes
-        told = super().readings()
-        if probes.probed == probes.steps:
-            return told
-        return {**told, "probe_share": probes.share, "rolled_back": probes.rolled_back}
-
-    def _rolled_back(self) -> int:
-        count: int = self._optimizer.probes.rolled_back
-        return count
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of optimizer and scaler."""
@@ -182,9 +167,6 @@ class Tuned(Annealed):
         loss = minibatch.loss()
         objective = self._objective(minibatch)
         compared = {"probe": minibatch.loss} if objective is None else {"objective": objective}
-        if not math.isfinite(loss.item()):  # the scaler would skip the step that undoes the last
-            self._optimizer.step(loss=loss.detach(), **compared)
-            return
         scaler.scale(loss).backward()
         if self._loop.clips:
             scaler.unscale_(self._optimizer)

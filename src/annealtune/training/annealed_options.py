@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -14,12 +14,7 @@ from annealtune.training.neighborhood_options import (
     SgdNeighborhood,
 )
 from annealtune.training.options import Factor, Options, Rate, Share
-from annealtune.training.strategy_options import (
-    SELF_TUNING,
-    PresetOptions,
-    StrategyOptions,
-    known_name,
-)
+from annealtune.training.strategy_options import PresetOptions, StrategyOptions, known_name
 
 STRATEGY_OPTIONS = ("strategy", "strategy_options")
 DEFAULT_HELD_OUT = 0.1
@@ -56,31 +51,6 @@ class AcceptanceOptions(Options):
 
 class TunedOptions(AcceptanceOptions, StrategyOptions, LoopNeighborhood):
     """Common to the methods that tune a torch optimizer."""
-
-    @classmethod
-    def strategies(cls) -> tuple[str, ...]:
-        """Return the names that the method knows."""
-        return (*super().strategies(), SELF_TUNING)
-
-    @property
-    def tunes_itself(self) -> bool:
-        """Whether the run finds its rates itself."""
-        return self.strategy == SELF_TUNING
-
-    @model_validator(mode="after")
-    def _leaves_the_rest_to_itself(self) -> TunedOptions:
-        if self.tunes_itself:
-            for name, field in type(self).model_fields.items():
-                if name != "strategy" and getattr(self, name) != field.default:
-                    raise ValueError(
-                        f"{name} = {getattr(self, name)!r}: must be left out with strategy = "
-                        f"{SELF_TUNING!r}, which finds its rates itself"
-                    )
-        return self
-
-    def idle(self) -> set[str]:
-        """Return the keys whose defaults mean nothing here: written down, they would be given."""
-        return {"lr"} if self.tunes_itself else super().idle()
 
     def check_run(self, method: str, *, precision: str, augment: str) -> None:
         """Check the options against keys of the run."""
@@ -127,12 +97,7 @@ class SgdSaOptions(TunedOptions, PresetOptions, SgdNeighborhood):
 
 
 class AdamwSaOptions(TunedOptions, AdamwNeighborhood):
-    """The paper's method around AdamW instead of SGD; left empty, it tunes itself."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _tunes_itself_if_empty(cls, given: Any) -> Any:
-        return given or {"strategy": SELF_TUNING}
+    """The paper's method around AdamW instead of SGD."""
 
 
 class SsaOptions(PresetOptions):

@@ -29,7 +29,6 @@ class Method(Protocol):
     """Makes steps, knows when an epoch ends, can be saved and loaded."""
 
     backwards_per_step: int
-    rolled_back: bool  # whether the last step was spent on undoing the one before
 
     def prepare(self) -> None:
         """Settle what the next minibatch depends on; called before it is made."""
@@ -80,8 +79,7 @@ def build(
     if isinstance(options, SsaOptions):
         return GradientFree(build_stochastic_sa(config, options, model), options.objective)
     if isinstance(options, TunedOptions | RandomRateOptions):
-        steps = config.epochs * steps_per_epoch
-        return _tuned(config, model, scaler, loop or Loop(), steps)
+        return _tuned(config, model, scaler, loop or Loop())
     if config.method == "scheduled-sgd":
         starts = [math.ceil(share * config.epochs - 1e-9) for share in options.milestones]
 
@@ -102,14 +100,12 @@ def build(
     )
 
 
-def _tuned(
-    config: RunConfig, model: nn.Module, scaler: GradScaler | None, loop: Loop, steps: int
-) -> Tuned:
+def _tuned(config: RunConfig, model: nn.Module, scaler: GradScaler | None, loop: Loop) -> Tuned:
     options: Any = config.options
     judged_by = options if isinstance(options, AcceptanceOptions) else AcceptanceOptions()
     acceptance = Acceptance(config.method, judged_by, model)
     reads_outputs = acceptance.batch == "same" and scaler is None
-    tuner = build_tuner(config, model, loop, steps=steps, reads_outputs=reads_outputs)
+    tuner = build_tuner(config, model, loop, reads_outputs=reads_outputs)
     has_loop_options = bool(options.loop_options())
     if acceptance.batch == "next":
         return NextMinibatch(
@@ -128,7 +124,6 @@ class Gradient:
     """
 
     backwards_per_step = 1
-    rolled_back = False
 
     def __init__(
         self, optimizer: Optimizer, shape: Callable[[int], float], scaler: GradScaler | None

@@ -112,8 +112,7 @@ class Session:
             info = self.method.step(minibatch)
             loss = minibatch.first_loss
             assert loss is not None
-            finite = math.isfinite(loss)
-            if not finite and not self.method.rolled_back:
+            if not math.isfinite(loss):
                 raise NonFiniteLossError(
                     f"method = {self.config.method!r}: the training loss must be finite, got "
                     f"{loss} at step {self.step}: the run has diverged; try a smaller rate"
@@ -121,8 +120,7 @@ class Session:
             self.step += 1
             self.forwards += minibatch.forwards
             self.backwards += self.method.backwards_per_step
-            if finite:
-                self.tally.add(loss, info)
+            self.tally.add(loss, info)
             self.seconds += time.perf_counter() - started
             yield loss
             started = time.perf_counter()

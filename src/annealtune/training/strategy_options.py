@@ -7,19 +7,12 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from annealtune.annealing import (
-    STRATEGIES,
-    Automatic,
-    Strategy,
-    make_strategy,
-    takes_temperature,
-)
+from annealtune.annealing import STRATEGIES, Strategy, make_strategy, takes_temperature
+from annealtune.annealing.temperature import over
 from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.options import AnnealingOptions, TemperatureOptions
 
 DEFAULT_STRATEGY = "simulated-annealing"
-# Not one of those that are given an H: it finds its own.
-SELF_TUNING = "self-tuning"
 
 
 class StrategyOptions(TemperatureOptions):
@@ -35,12 +28,7 @@ class StrategyOptions(TemperatureOptions):
     @field_validator("strategy")
     @classmethod
     def _is_a_strategy(cls, value: str) -> str:
-        return known_name("strategy", value, cls.strategies(), "package.module:Class")
-
-    @classmethod
-    def strategies(cls) -> tuple[str, ...]:
-        """Return the names that the method knows."""
-        return tuple(STRATEGIES)
+        return known_name("strategy", value, tuple(STRATEGIES), "package.module:Class")
 
     @field_validator("strategy_options")
     @classmethod
@@ -82,7 +70,7 @@ class StrategyOptions(TemperatureOptions):
             )
         schedule = self.schedule()
         return _made(
-            cls, self.strategy_options, Automatic(length=epochs) if schedule is None else schedule
+            cls, self.strategy_options, over(epochs=epochs) if schedule is None else schedule
         )
 
 

@@ -1,4 +1,4 @@
-"""From the options of a method to the optimizer that tunes itself."""
+"""From the options of a method to the optimizer that anneals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from annealtune.training.strategy_options import DEFAULT_STRATEGY, StrategyOptio
 
 
 def build_tuner(
-    config: RunConfig, model: nn.Module, loop: Loop, *, steps: int, reads_outputs: bool
+    config: RunConfig, model: nn.Module, loop: Loop, *, reads_outputs: bool
 ) -> EmbeddedTuner:
     """Build the optimizer of sgd-sa, adamw-sa or random-rate.
 
@@ -36,7 +36,6 @@ def build_tuner(
         config: its method is one of these.
         model: whose parameters are trained.
         loop: what H may set besides the options of the optimizer.
-        steps: of the whole run.
         reads_outputs: whether the closure's outputs tell the error, if moves are judged by it.
 
     Raises:
@@ -44,12 +43,6 @@ def build_tuner(
     """
     options: Any = config.options
     assert isinstance(options, TunedOptions | RandomRateOptions)
-    if isinstance(options, TunedOptions) and options.tunes_itself:
-        seed = config.seeds["decision_seed"]
-        if isinstance(options, SgdSaOptions):
-            return SGDSA(model, total_steps=steps, seed=seed)
-        base = torch.optim.AdamW(model.parameters())
-        return EmbeddedTuner(base, model=model, total_steps=steps, seed=seed)
     neighborhood = options.neighborhood()
     arguments: dict[str, Any] = {
         "neighborhood": neighborhood,

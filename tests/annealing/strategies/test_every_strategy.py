@@ -15,7 +15,6 @@ from annealtune.annealing import (
     Genetic,
     Geometric,
     GreatDeluge,
-    HeatBath,
     HillClimbing,
     LateAcceptance,
     RandomWalk,
@@ -43,7 +42,6 @@ CASES = {
     "variable neighborhood": lambda: VariableNeighborhood(levels=3),
     "given neighborhoods": lambda: VariableNeighborhood(nested=[H[:2], H[:5], H]),
     "genetic": lambda: Genetic(COOLING, population=4, trials=2),
-    "heat bath": HeatBath,
 }
 EVERY = pytest.mark.parametrize("make", CASES.values(), ids=CASES)
 

@@ -29,8 +29,7 @@ def test_every_strategy_of_the_package_has_a_name():
     runnable = {
         cls for cls in classes if issubclass(cls, PlainStrategy) and cls is not PlainStrategy
     }
-    # What happens where nothing is given has no name to be given by.
-    assert set(STRATEGIES.values()) == runnable - {strategies.SelfTuning}
+    assert set(STRATEGIES.values()) == runnable
 
 
 def test_the_names_are_those_of_the_classes_in_lower_case():

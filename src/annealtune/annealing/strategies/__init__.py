@@ -2,14 +2,12 @@
 
 from annealtune.annealing.strategies.genetic import Genetic
 from annealtune.annealing.strategies.great_deluge import GreatDeluge
-from annealtune.annealing.strategies.heat_bath import HeatBath
 from annealtune.annealing.strategies.hill_climbing import HillClimbing
 from annealtune.annealing.strategies.late_acceptance import LateAcceptance
 from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.strategies.plain import PlainStrategy
-from annealtune.annealing.strategies.protocol import Comparing, Screenable, Strategy
+from annealtune.annealing.strategies.protocol import Comparing, Strategy
 from annealtune.annealing.strategies.random_walk import RandomWalk
-from annealtune.annealing.strategies.self_tuning import SelfTuning
 from annealtune.annealing.strategies.simulated_annealing import SimulatedAnnealing
 from annealtune.annealing.strategies.tabu import Tabu
 from annealtune.annealing.strategies.threshold_accepting import ThresholdAccepting
@@ -18,7 +16,6 @@ from annealtune.annealing.strategies.variable_neighborhood import VariableNeighb
 __all__ = [
     "Strategy",
     "Comparing",
-    "Screenable",
     "PlainStrategy",
     "SimulatedAnnealing",
     "ThresholdAccepting",
@@ -29,8 +26,6 @@ __all__ = [
     "Tabu",
     "VariableNeighborhood",
     "Genetic",
-    "HeatBath",
-    "SelfTuning",
     "STRATEGIES",
     "make_strategy",
     "takes_temperature",

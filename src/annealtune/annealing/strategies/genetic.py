@@ -60,7 +60,6 @@ class Genetic(SimulatedAnnealing):
     """
 
     picks_settings = True
-    bound = None  # type: ignore[assignment]  # it learns from every move: none can be foretold
 
     def __init__(
         self,

@@ -30,10 +30,6 @@ class HillClimbing(PlainStrategy):
         """Zero, for ever."""
         return 0.0
 
-    def bound(self, value: float, rng: random.Random) -> float:
-        """Return 0: nothing that worsens is kept."""
-        return 0.0
-
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it does not worsen."""
         return metropolis(value, new_value, self.temperature, rng.random())

@@ -9,7 +9,6 @@ from typing import Any
 
 from annealtune.annealing.strategies.genetic import Genetic
 from annealtune.annealing.strategies.great_deluge import GreatDeluge
-from annealtune.annealing.strategies.heat_bath import HeatBath
 from annealtune.annealing.strategies.hill_climbing import HillClimbing
 from annealtune.annealing.strategies.late_acceptance import LateAcceptance
 from annealtune.annealing.strategies.protocol import Strategy
@@ -30,7 +29,6 @@ STRATEGIES: dict[str, type[Strategy]] = {
     "tabu": Tabu,
     "variable-neighborhood": VariableNeighborhood,
     "genetic": Genetic,
-    "heat-bath": HeatBath,
 }
 
 

@@ -65,16 +65,3 @@ class Comparing(Strategy, Protocol):
 
     def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
         """Choose the move among them, by the values from ``value`` that they lead to."""
-
-
-@runtime_checkable
-class Screenable(Strategy, Protocol):
-    """A strategy whose verdict depends on one number: how much a move worsens.
-
-    It can tell the largest worsening it will keep before the move is measured, so that a move
-    whose worsening is foretold well enough needs no measurement. ``decide`` is then called with
-    a `Predicted` value, ``observe`` is not.
-    """
-
-    def bound(self, value: float, rng: random.Random) -> float | None:
-        """Return the largest worsening that the next decision keeps; None to have it measured."""

@@ -33,10 +33,6 @@ class RandomWalk(PlainStrategy):
         """Infinity, for ever."""
         return math.inf
 
-    def bound(self, value: float, rng: random.Random) -> float:
-        """Return infinity: whatever is finite is kept."""
-        return math.inf
-
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff the new value is finite."""
         return metropolis(value, new_value, self.temperature, rng.random())

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import copy
-import math
 import random
 from typing import Any
 
-from annealtune.annealing.acceptance import Predicted, Verdict, metropolis
+from annealtune.annealing.acceptance import Verdict, metropolis
 from annealtune.annealing.strategies.plain import PlainStrategy
 from annealtune.annealing.temperature import Clock, Schedule, as_schedule
 
@@ -33,32 +32,20 @@ class SimulatedAnnealing(PlainStrategy):
 
     def __init__(self, temperature: float | Schedule) -> None:
         self.schedule = copy.deepcopy(as_schedule(type(self).__name__, temperature))
-        self._draw: float | None = None  # of the next decision, where it was needed before
 
     @property
     def temperature(self) -> float:
         """The temperature of the next decision."""
         return self.schedule.temperature
 
-    def bound(self, value: float, rng: random.Random) -> float:
-        r"""Draw the number of the next decision: it keeps what worsens by :math:`-T \ln u`."""
-        self._draw = rng.random()
-        if self.temperature == 0:
-            return 0.0
-        return -self.temperature * math.log(self._draw) if self._draw > 0 else math.inf
-
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Apply the Metropolis rule (Algorithm 1, lines 4-6; Algorithm 2, lines 10-12)."""
-        draw = rng.random() if self._draw is None else self._draw
-        self._draw = None
-        verdict = metropolis(value, new_value, self.temperature, draw)
-        if not isinstance(new_value, Predicted):
-            self.schedule.observe(verdict.worsening)
+        verdict = metropolis(value, new_value, self.temperature, rng.random())
+        self.schedule.observe(verdict.worsening)
         return verdict
 
     def tick(self, clock: Clock) -> None:
         """Cool, if the schedule follows this clock."""
-        self._draw = None  # of a move whose measurement failed
         self.schedule.tick(clock)
 
     def state_dict(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from annealtune.annealing.acceptance import Predicted, Verdict
+from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.strategies.simulated_annealing import SimulatedAnnealing
 
 
@@ -35,17 +35,12 @@ class ThresholdAccepting(SimulatedAnnealing):
         appearing superior to simulated annealing, Journal of Computational Physics 90, 161-175.
     """
 
-    def bound(self, value: float, rng: random.Random) -> float:
-        """Return the threshold."""
-        return self.temperature
-
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it worsens by no more than the threshold."""
         rng.random()  # needed by nobody but the next pick
         accepted = new_value - value <= self.temperature
         verdict = Verdict.of(value, new_value, accepted=accepted)
-        if not isinstance(new_value, Predicted):
-            self.schedule.observe(verdict.worsening)
+        self.schedule.observe(verdict.worsening)
         return verdict
 
     def state_dict(self) -> dict[str, Any]:

@@ -54,7 +54,6 @@ class VariableNeighborhood(HillClimbing):
     """
 
     picks_settings = True
-    bound = None  # type: ignore[assignment]  # it learns from every move: none can be foretold
 
     def __init__(
         self,
