@@ -83,10 +83,12 @@ class Recorder:
 
     Args:
         owner: name of the optimizer's class, for messages.
+        before_call: is called before a call that is remembered.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, before_call: Callable[[], None]) -> None:
         self._owner = owner
+        self._before_call = before_call
         self._calls: list[Call] = []
         self._losses: list[Tensor] = []  # of calls that need not be repeated
         self._paused = False
@@ -111,6 +113,7 @@ class Recorder:
                 result = function(*args, **kwargs)
                 self._losses.append(_loss_of(self._owner, result).detach())
                 return result
+            self._before_call()
             call = Call(self._owner, functools.partial(function, *args, **kwargs))
             self._calls.append(call)
             result, call.result = call.result, None

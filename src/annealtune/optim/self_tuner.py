@@ -163,7 +163,8 @@ class SelfTuner(OptimizerWrapper):
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
             if self._held is None:
-                self._held = self._races.step(minibatch, self.steps)  # every live arm makes a step
+                # Every live arm makes its own step.
+                self._held = self._races.step(minibatch, self.steps, self._intake.buffers)
                 if self._held is not None:
                     self._begin_training()
             elif self._guard.is_sound(losses, self.steps, self.rate):
