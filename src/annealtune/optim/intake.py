@@ -42,8 +42,7 @@ class Intake:
         self.forward = ForwardRecorder(buffers=True)
         self.buffers: guards.Buffers | None = None
         self._last: MinibatchGradient | None = None
-        if model is not None:
-            self.forward.attach(model, self)
+        self.begin_replays()
 
     def take(
         self,
@@ -100,6 +99,12 @@ class Intake:
         with self.recorder.paused(), self.forward.pause():
             yield
 
+    def begin_replays(self) -> None:
+        """From here on losses are computed again."""
+        self.recorder.remembers = True
+        if self._model is not None:
+            self.forward.attach(self._model, self)
+
     def end_replays(self) -> None:
         """From here on no loss is computed again: keep no minibatch alive, watch no forward."""
         self.recorder.remembers = False
@@ -130,5 +135,5 @@ class Intake:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._model is not None and self.recorder.remembers:
-            self.forward.attach(self._model, self)
+        if self.recorder.remembers:
+            self.begin_replays()

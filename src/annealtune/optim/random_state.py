@@ -74,6 +74,10 @@ class ForwardRecorder:
 
     def attach(self, module: nn.Module, holder: object) -> None:
         """Hook on to a module until `detach` is called or ``holder`` is gone."""
+        self.detach()
+        present = module._forward_pre_hooks  # a copied module has brought the hook along
+        for key in [key for key, hook in present.items() if hook is self]:
+            del present[key]
         self._handle = module.register_forward_pre_hook(self)
         weakref.finalize(holder, self._handle.remove)
 

@@ -85,6 +85,8 @@ class SelfTuner(OptimizerWrapper):
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
 
+    _scratch = ("_left",)
+
     def __init__(
         self,
         base: Optimizer,
@@ -124,7 +126,7 @@ class SelfTuner(OptimizerWrapper):
             seed=_checked_seed(seed),
         )
         self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
-        self._left: list[Any] | None = None  # the rates as the last step left them
+        self._reset_scratch()
 
     @torch.no_grad()
     def step(
@@ -269,7 +271,6 @@ class SelfTuner(OptimizerWrapper):
         self._rates.multiples()
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
-        self._left = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -365,9 +366,13 @@ class SelfTuner(OptimizerWrapper):
         self._races.load_state_dict(state["races"])
         self._guard.load_state_dict(state["guard"])
         self.history.load_state_dict(state["history"])
-        self._left = None
-        if self._held is not None:
+        if self.is_racing:
+            self._intake.begin_replays()
+        else:
             self._intake.end_replays()
+
+    def _reset_scratch(self) -> None:
+        self._left: list[Any] | None = None  # the rates as the last step left them
 
 
 def _fitting(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood | None:
