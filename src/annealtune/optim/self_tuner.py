@@ -126,7 +126,7 @@ class SelfTuner(OptimizerWrapper):
             seed=_checked_seed(seed),
         )
         self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
-        self._reset_scratch()
+        self._left: list[Any] | None = None  # the rates as the last step left them
 
     @torch.no_grad()
     def step(
@@ -372,7 +372,7 @@ class SelfTuner(OptimizerWrapper):
             self._intake.end_replays()
 
     def _reset_scratch(self) -> None:
-        self._left: list[Any] | None = None  # the rates as the last step left them
+        self._left = None
 
 
 def _fitting(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood | None:
