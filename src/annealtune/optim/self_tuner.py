@@ -201,7 +201,11 @@ class SelfTuner(OptimizerWrapper):
         Returns:
             A handle whose ``remove()`` ends it.
         """
-        return self.base.register_step_pre_hook(lambda *_: function())
+
+        def hook(*_: Any) -> None:
+            function()  # what it returns, as clip_grad_norm_ does, is not for torch
+
+        return self.base.register_step_pre_hook(hook)
 
     @property
     def rate(self) -> float:
