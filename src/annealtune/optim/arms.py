@@ -76,6 +76,9 @@ class Arms:
     def _copy(self) -> RunState:
         return RunState(self._base, self._model, on_host=self._on_host)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sealed": None}  # a copy has tensors of its own
+
     def state_dict(self) -> dict[str, Any]:
         """Return the arms that are not in the model, and the place to start again from."""
         return {

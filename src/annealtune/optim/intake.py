@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.optim import compatibility
+from annealtune.optim import compatibility, guards
 from annealtune.optim.gradient import (
     ClosureGradient,
     GivenGradient,
@@ -31,17 +31,18 @@ class Intake:
 
     Attributes:
         recorder: remembers the calls of recorded functions.
+        buffers: those of the model before the forward of this minibatch, as far as is known.
     """
 
     def __init__(self, owner: str, base: Optimizer, model: nn.Module | None) -> None:
         self._owner = owner
         self._base = base
         self._model = model
-        self.recorder = Recorder(owner)
-        self.forward = ForwardRecorder()
+        self.recorder = Recorder(owner, before_call=self._note_forward)
+        self.forward = ForwardRecorder(buffers=True)
+        self.buffers: guards.Buffers | None = None
         self._last: MinibatchGradient | None = None
-        if model is not None:
-            self.forward.attach(model, self)
+        self.begin_replays()
 
     def take(
         self,
@@ -64,7 +65,7 @@ class Intake:
         Raises:
             TypeError: if it cannot be and must.
         """
-        noted, self.forward.state = self.forward.state, None
+        noted, self.buffers = self.forward.take()
         if loss is not None:
             start = noted or RandomState.capture()
             if rng_state is not None:
@@ -74,6 +75,8 @@ class Intake:
         if closure is not None:
             compatibility.refuse_scaled_closure(self._owner)
             self.recorder.forget()
+            if again and self._model is not None:
+                self.buffers = guards.Buffers(list(self._model.modules()), [])
             if isinstance(self._last, ClosureGradient) and self._last.made_by_us:
                 self._base.zero_grad()  # nobody else's: it need not wait for the next forward
             self._last = ClosureGradient(self._owner, closure, self._base)
@@ -96,16 +99,28 @@ class Intake:
         with self.recorder.paused(), self.forward.pause():
             yield
 
+    def begin_replays(self) -> None:
+        """From here on losses are computed again."""
+        self.recorder.remembers = True
+        if self._model is not None:
+            self.forward.attach(self._model, self)
+
     def end_replays(self) -> None:
         """From here on no loss is computed again: keep no minibatch alive, watch no forward."""
         self.recorder.remembers = False
         self.forward.detach()
+        self.buffers = None
 
     def forget_abandoned(self) -> None:
         """Hear that gradients are about to be reset."""
         self.recorder.forget_done()
         if self._model is not None:
             self.forward.forget_abandoned(self._model)
+
+    def _note_forward(self) -> None:
+        """Hear that a recorded call begins: it may use parts of the model without the whole."""
+        if self._model is not None:
+            self.forward(self._model, ())
 
     def _what_is_missing(self) -> str:
         if not self.recorder.used:
@@ -116,9 +131,9 @@ class Intake:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None}
+        return {**self.__dict__, "_last": None, "buffers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        if self._model is not None and self.recorder.remembers:
-            self.forward.attach(self._model, self)
+        if self.recorder.remembers:
+            self.begin_replays()

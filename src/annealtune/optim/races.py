@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import has_gradient, known_centre, relative_centre
 from annealtune.optim.gradient import MinibatchGradient
 from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.guards import Buffers, buffers_kept
 from annealtune.optim.history import History
 from annealtune.optim.race import Objective, Race
 
@@ -86,8 +88,16 @@ class Races:
         self.race: Race | None = None
         self.extra_steps = 0
 
-    def step(self, minibatch: MinibatchGradient, step: int) -> Setting | None:
-        """Race on one minibatch; return what to train with from here on, once that is known."""
+    def step(
+        self, minibatch: MinibatchGradient, step: int, before: Buffers | None = None
+    ) -> Setting | None:
+        """Race on one minibatch; return what to train with from here on, once that is known.
+
+        Args:
+            minibatch: with its gradient in place.
+            step: number of the step.
+            before: buffers of the model before the forward of this minibatch: a race starts there.
+        """
         if self.race is None:
             if not self._has_gradient(step):
                 return None
@@ -95,7 +105,8 @@ class Races:
             settings = self._first_arms()
             if not settings:
                 return self._hold_centre(step)
-            self.race = self._started(settings, step)
+            with _rewound(before, self._model):
+                self.race = self._started(settings, step)
         self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
         if not self.race.is_over:
             return None
@@ -294,6 +305,17 @@ class Races:
             settings = [restored(options) for options in state["race"]["settings"]]
             self.race = self._started(settings, state["race"]["began"])
             self.race.load_state_dict(state["race"])
+
+
+@contextlib.contextmanager
+def _rewound(before: Buffers | None, model: nn.Module | None) -> Iterator[None]:
+    """Give a model the buffers it had before, meanwhile."""
+    if before is None or model is None:
+        yield
+        return
+    with buffers_kept(list(model.modules()), []):
+        before.put_back()
+        yield
 
 
 def _rate(setting: Setting) -> float:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from annealtune.optim.guards import Buffers
+
 
 class RandomState(NamedTuple):
     """The state of torch's default generators: the CPU's and every initialised device's."""
@@ -39,10 +41,15 @@ class ForwardRecorder:
     """A forward pre-hook that notes the random state at the first training forward of a step.
 
     It holds no reference to the optimizer, so a copied or saved model does not drag one along.
+
+    Args:
+        buffers: whether to note the buffers of the model too.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, buffers: bool = False) -> None:
+        self._notes_buffers = buffers
         self.state: RandomState | None = None
+        self.buffers: Buffers | None = None
         self.paused = False
         self._gradient: tuple[int, int] | None = None
         self._handle: RemovableHandle | None = None
@@ -56,9 +63,21 @@ class ForwardRecorder:
         if wanted and module.training and torch.is_grad_enabled():
             self.state = RandomState.capture()
             self._gradient = _mark_of_gradient(module)
+            if self._notes_buffers:
+                self.buffers = Buffers(list(module.modules()), [])
+
+    def take(self) -> tuple[RandomState | None, Buffers | None]:
+        """Return what was noted, and wait for the first forward of the next step."""
+        noted = self.state, self.buffers
+        self.state = self.buffers = None
+        return noted
 
     def attach(self, module: nn.Module, holder: object) -> None:
         """Hook on to a module until `detach` is called or ``holder`` is gone."""
+        self.detach()
+        present = module._forward_pre_hooks  # a copied module has brought the hook along
+        for key in [key for key, hook in present.items() if hook is self]:
+            del present[key]
         self._handle = module.register_forward_pre_hook(self)
         weakref.finalize(holder, self._handle.remove)
 
@@ -66,7 +85,8 @@ class ForwardRecorder:
         """Take the hook away."""
         if self._handle is not None:
             self._handle.remove()
-        self._handle, self.state = None, None
+        self._handle = None
+        self.take()
 
     def forget_abandoned(self, module: nn.Module) -> None:
         """Forget the noted forward if its gradients are about to be thrown away.
@@ -78,7 +98,7 @@ class ForwardRecorder:
         if self.paused or self.state is None:
             return
         if self._gradient != _mark_of_gradient(module):
-            self.state = None
+            self.take()
 
     @contextlib.contextmanager
     def pause(self) -> Iterator[None]:
@@ -90,7 +110,8 @@ class ForwardRecorder:
             self.paused = paused
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"state": None, "paused": False, "_gradient": None, "_handle": None}
+        forgotten = {"state": None, "buffers": None, "_gradient": None, "_handle": None}
+        return {**self.__dict__, **forgotten, "paused": False}
 
 
 def _mark_of_gradient(module: nn.Module) -> tuple[int, int] | None:

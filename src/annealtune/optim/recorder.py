@@ -62,7 +62,13 @@ class Call:
         self.loss = self.loss.detach()  # lets go of the graph when the caller does
 
     def _note_factor(self, gradient: Tensor) -> None:
-        self.factor = gradient.detach().clone()
+        before = self.factor  # of another backward of the same loss: gradients add up
+        self.factor = gradient.detach().clone() if before is None else before + gradient.detach()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its backward was made."""
+        return self.factor is not None
 
     def again(self) -> Tensor:
         """Compute the loss at the weights as they are now, with the same random numbers."""
@@ -78,17 +84,31 @@ class Call:
         return self._start
 
 
+class _SeenLoss:
+    """A loss that need not be computed again, and whether it was trained on."""
+
+    def __init__(self, loss: Tensor) -> None:
+        self.loss = loss.detach()
+        self.is_done = False
+        loss.register_hook(self._note_backward)
+
+    def _note_backward(self, gradient: Tensor) -> None:
+        self.is_done = True
+
+
 class Recorder:
     """The calls of recorded functions since the last step.
 
     Args:
         owner: name of the optimizer's class, for messages.
+        before_call: is called before a call that is remembered.
     """
 
-    def __init__(self, owner: str) -> None:
+    def __init__(self, owner: str, before_call: Callable[[], None]) -> None:
         self._owner = owner
+        self._before_call = before_call
         self._calls: list[Call] = []
-        self._losses: list[Tensor] = []  # of calls that need not be repeated
+        self._losses: list[_SeenLoss] = []  # of calls that need not be repeated
         self._paused = False
         self.used = False  # whether a function was ever recorded
         self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
@@ -109,8 +129,11 @@ class Recorder:
                 return function(*args, **kwargs)
             if not self.remembers:
                 result = function(*args, **kwargs)
-                self._losses.append(_loss_of(self._owner, result).detach())
+                loss = _loss_of(self._owner, result)
+                if loss.requires_grad:
+                    self._losses.append(_SeenLoss(loss))
                 return result
+            self._before_call()
             call = Call(self._owner, functools.partial(function, *args, **kwargs))
             self._calls.append(call)
             result, call.result = call.result, None
@@ -120,13 +143,13 @@ class Recorder:
 
     def take(self) -> list[Call]:
         """Return the calls whose backward was made since the last step, and forget all."""
-        calls = [call for call in self._calls if call.factor is not None]
+        calls = [call for call in self._calls if call.is_done]
         self.forget()
         return calls
 
     def take_losses(self) -> list[Tensor]:
-        """Return the losses of calls that need not be repeated, and forget all."""
-        losses = self._losses
+        """Return the losses whose backward was made since the last step, and forget all."""
+        losses = [seen.loss for seen in self._losses if seen.is_done]
         self.forget()
         return losses
 
@@ -140,7 +163,8 @@ class Recorder:
         Calls without a backward stay: many loops reset gradients between forward and backward.
         """
         if not self._paused:
-            self._calls = [call for call in self._calls if call.factor is None]
+            self._calls = [call for call in self._calls if not call.is_done]
+            self._losses = [seen for seen in self._losses if not seen.is_done]
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -85,6 +85,8 @@ class SelfTuner(OptimizerWrapper):
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
 
+    _scratch = ("_left",)
+
     def __init__(
         self,
         base: Optimizer,
@@ -163,7 +165,8 @@ class SelfTuner(OptimizerWrapper):
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
             if self._held is None:
-                self._held = self._races.step(minibatch, self.steps)  # every live arm makes a step
+                # Every live arm makes its own step.
+                self._held = self._races.step(minibatch, self.steps, self._intake.buffers)
                 if self._held is not None:
                     self._begin_training()
             elif self._guard.is_sound(losses, self.steps, self.rate):
@@ -198,7 +201,11 @@ class SelfTuner(OptimizerWrapper):
         Returns:
             A handle whose ``remove()`` ends it.
         """
-        return self.base.register_step_pre_hook(lambda *_: function())
+
+        def hook(*_: Any) -> None:
+            function()  # what it returns, as clip_grad_norm_ does, is not for torch
+
+        return self.base.register_step_pre_hook(hook)
 
     @property
     def rate(self) -> float:
@@ -268,7 +275,6 @@ class SelfTuner(OptimizerWrapper):
         self._rates.multiples()
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
-        self._left = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -364,9 +370,13 @@ class SelfTuner(OptimizerWrapper):
         self._races.load_state_dict(state["races"])
         self._guard.load_state_dict(state["guard"])
         self.history.load_state_dict(state["history"])
-        self._left = None
-        if self._held is not None:
+        if self.is_racing:
+            self._intake.begin_replays()
+        else:
             self._intake.end_replays()
+
+    def _reset_scratch(self) -> None:
+        self._left = None
 
 
 def _fitting(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood | None:

@@ -1,0 +1,144 @@
+"""Outside races a step is one of the base, bit for bit, and costs one forward."""
+
+import random
+
+import pytest
+import torch
+
+from annealtune import SelfTuner, Setting
+from annealtune.annealing.race import allowance
+from annealtune.optim.gradient import ClosureGradient
+from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.race import Race
+
+AFTER = 500
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        ("sgd", "closure"),
+        ("adamw", "closure with backward"),
+        ("sgd", "loss and probe"),
+        ("adamw", "record"),
+    ],
+)
+def test_after_the_race_the_run_is_the_base_at_the_rates_it_announces(
+    make_run, make_batches, race_through, plain_steps, trained, twins, kind, way
+):
+    net, opt, step = make_run(kind, way, total_steps=1000)
+    race_through(opt, step, make_batches(400))
+    twin, base = twins(net, opt.base)
+    random_numbers = torch.get_rng_state()
+    net.forwards = twin.forwards = 0
+    batches, rates = make_batches(AFTER, seed=2), []
+    for x, y in batches:
+        rates.append(opt.rate)
+        step(x, y)
+    found = trained(net, opt)
+
+    torch.set_rng_state(random_numbers)
+    plain_steps(twin, base, batches, rates)
+    assert found == trained(twin, base)
+    assert net.forwards == twin.forwards == AFTER
+    assert not [event for event in opt.history.events if "race" not in event.text]
+
+
+def test_it_is_so_without_a_model_and_with_a_bare_step(
+    make_net, make_base, make_batches, loss_function, race_through, plain_steps, trained, twins
+):
+    net = make_net()
+    opt = SelfTuner(make_base(net, "sgd"), total_steps=400)
+    race_through(opt, lambda x, y: opt.step(lambda: loss_function(net)(x, y)), make_batches(200))
+    twin, base = twins(net, opt.base)
+    random_numbers = torch.get_rng_state()
+    batches, rates = make_batches(7, seed=2), []  # fewer than it takes to miss the loss
+    opt.zero_grad()
+    for x, y in batches:
+        rates.append(opt.rate)
+        loss_function(net)(x, y).backward()
+        assert opt.step() is None
+        opt.zero_grad()
+    found = trained(net, opt)
+    torch.set_rng_state(random_numbers)
+    plain_steps(twin, base, batches, rates)
+    assert found == trained(twin, base)
+
+
+def test_the_rate_is_held_and_falls_to_nothing_over_the_last_quarter(make_run, make_batches):
+    _, opt, step = make_run(total_steps=200)
+    rates = []
+    for x, y in make_batches(200):
+        step(x, y)
+        rates.append(opt.rate)  # that of the step after this one
+    held = opt.races[-1].rate
+    assert all(rate == held for rate in rates[100:150])
+    for made, rate in enumerate(rates[150:199], start=151):
+        assert rate == pytest.approx(held * (200 - made) / 50)
+
+
+def test_without_a_length_the_rate_is_held(make_run, make_batches):
+    _, opt, step = make_run()
+    rates = []
+    for x, y in make_batches(500):
+        step(x, y)
+        rates.append(opt.rate)
+    assert set(rates[-200:]) == {opt.races[-1].rate}
+
+
+def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
+    make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind
+):
+    """Nothing of the losers is left: neither in weights nor in state, buffers or random numbers."""
+    net, opt, step = make_run(kind, total_steps=1000)
+    batches = make_batches(400)
+    start = torch.get_rng_state()
+    count = race_through(opt, step, batches)
+    found = trained(net, opt)
+    for x, y in batches[count:]:  # the state is complete: it goes on in the same way
+        step(x, y)
+    after = trained(net, opt)
+
+    last = opt.races[-1]
+    own = make_net()
+    base = make_base(own, kind)
+    torch.set_rng_state(start)
+    if last.restarted:
+        for _ in range(count):
+            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)  # what a forward draws
+        for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
+            group["lr"] = last.rate * ratio
+    else:
+        before = count - last.minibatches
+        for _ in range(before):
+            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)
+        plain_steps(own, base, batches[before:count], [last.rate] * last.minibatches)
+    assert found == trained(own, base)
+    decay = [min(1.0, (1000 - made) / 250) for made in range(count, 400)]
+    plain_steps(own, base, batches[count:], [last.rate * share for share in decay])
+    assert after == trained(own, base)
+
+
+def test_a_race_of_one_arm_is_a_plain_run(
+    make_net, make_base, make_batches, loss_function, plain_steps, trained, kind
+):
+    batches = make_batches(40)
+    start = torch.get_rng_state()
+    net = make_net()
+    base = make_base(net, kind)
+    setting = Setting({"lr": 0.03})
+    write = GroupRates("SelfTuner", base).apply
+    race = Race(base, net, [setting], write, allowance(None), began=0)
+    for x, y in batches:
+        minibatch = ClosureGradient("SelfTuner", lambda: loss_function(net)(x, y), base)  # noqa: B023
+        minibatch.first()
+        race.step(minibatch)
+    assert race.extra_steps == 0
+    assert race.verdict(0, [0], random.Random(0)).winner == 0
+    found = trained(net, base)
+
+    own = make_net()
+    own_base = make_base(own, kind)
+    torch.set_rng_state(start)
+    plain_steps(own, own_base, batches, [0.03] * len(batches))
+    assert found == trained(own, own_base)

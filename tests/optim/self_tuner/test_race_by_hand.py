@@ -1,0 +1,173 @@
+"""A race against a second implementation: deep copies that are trained by hand."""
+
+import copy
+import math
+import random
+import statistics
+
+import pytest
+import torch
+from torch import nn
+
+from annealtune import SelfTuner, grid
+from annealtune.annealing import race as rules
+
+# Rates near each other, so that the draw matters, and some that lose or break.
+RATES = {"sgd": [0.05, 0.1, 3.0, 0.002], "adamw": [0.01, 0.02, 10.0, 0.0002]}
+
+
+def paired(values, others):
+    """Mean and standard error of the differences, each at most so many times the median one."""
+    differences = torch.tensor(values, dtype=torch.float64) - torch.tensor(others).double()
+    median = statistics.median(differences.abs().tolist())
+    clipped = differences.clamp(-rules._OUTLIER * median, rules._OUTLIER * median)
+    return clipped.mean().item(), clipped.std().item() / math.sqrt(len(values))
+
+
+def race_by_hand(runs, batches, loss_of, incumbent, falling, seed):
+    """Train copies (net, optimizer) side by side; return scores, who was dropped when, the winner.
+
+    From the text of annealing/race.py: the second half of the race counts; whoever is clearly worse
+    than the leader is dropped, the worst first, until two are left; the leader gives way to the
+    incumbent, then to the next smaller rate, by the Metropolis rule.
+    """
+    live, losses, dropped = list(range(len(runs))), [[] for _ in runs], {}
+    allowed, extra = rules.allowance(None), 0
+
+    def window(arm):
+        return losses[arm][-max(rules._LEAST_WINDOW, count // 2) :]
+
+    for count, (x, y) in enumerate(batches, start=1):
+        start = torch.get_rng_state()
+        extra += len(live) - 1
+        for arm in list(live):
+            torch.set_rng_state(start)
+            net, optimizer = runs[arm]
+            optimizer.zero_grad()
+            loss = loss_of(net)(x, y)
+            loss.backward()
+            optimizer.step()
+            losses[arm].append(loss.item())
+        leader = min(live, key=lambda arm: statistics.fmean(window(arm)))
+        for arm in sorted(live, key=lambda arm: -statistics.fmean(window(arm))):
+            mean, error = paired(window(arm), window(leader)) if count > 1 else (0.0, 1.0)
+            may_go = count >= rules._LEAST_WINDOW and len(live) > rules._STAY and arm != leader
+            if may_go and mean > 0 and mean > rules._CLEARLY * error:
+                live.remove(arm)
+                dropped[arm] = count
+        if count == allowed.minibatches or extra + len(live) - 1 > allowed.extra_steps:
+            break
+    leader = min(live, key=lambda arm: statistics.fmean(window(arm)))
+    rng, winner = random.Random(seed), leader
+    below = [arm for arm in falling[falling.index(leader) + 1 :] if arm in live]
+    asked = [incumbent] if incumbent in live and incumbent != leader else []
+    asked += [arm for arm in below if arm != incumbent][:1]
+    for arm in asked:
+        mean, error = paired(window(arm), window(leader))
+        if rng.random() < (1.0 if mean <= 0 else math.exp(-mean / error)):
+            winner = arm
+            break
+    scores = [math.fsum(window(arm)) / len(window(arm)) for arm in range(len(runs))]
+    return scores, dropped, winner, count
+
+
+def copies(net, base, rates):
+    runs = []
+    for rate in rates:
+        twin, optimizer = copy.deepcopy((net, base))
+        optimizer.param_groups[0]["lr"] = rate
+        optimizer.param_groups[1]["lr"] = rate * (0.01 / 0.1)
+        runs.append((twin, optimizer))
+    return runs
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_it_is_the_race_that_is_run_by_hand(
+    make_net, make_base, make_batches, loss_function, race_through, trained, way, kind, seed
+):
+    rates = RATES[kind]
+    net = make_net()
+    base = make_base(net, kind)
+    runs = copies(net, base, rates)
+    opt = SelfTuner(base, model=net, neighborhood=grid(lr=rates), seed=seed)
+    batches = make_batches(200)
+    start = torch.get_rng_state()
+    made = race_through(opt, way(opt, loss_function(net)), batches)
+    found = trained(net, opt)
+
+    torch.set_rng_state(start)
+    falling = sorted(range(len(rates)), key=lambda arm: -rates[arm])
+    own = rates.index(0.1) if 0.1 in rates else 0  # what the base has, or the first
+    scores, dropped, winner, count = race_by_hand(runs, batches, loss_function, own, falling, seed)
+    (info,) = opt.races
+    assert made == info.minibatches == count
+    assert info.winner == winner
+    assert {arm: int(why.split()[-1]) for arm, why in info.dropped.items()} == dropped
+    live = [arm for arm in range(len(rates)) if arm not in dropped]
+    assert [info.scores[arm] for arm in live] == [scores[arm] for arm in live]
+    assert found == trained(*runs[winner])
+    assert info.extra_steps == opt.extra_steps
+    assert dropped  # else nothing was shown about it
+
+
+def test_the_draw_decides_between_level_arms(
+    make_net, make_base, make_batches, loss_function, race_through, ways
+):
+    """There is nothing to learn from labels that are drawn: no rate is better."""
+    rates, winners = [0.1, 0.2], []
+    for seed in range(6):
+        labels = torch.randint(3, (200, 16))
+        batches = [(x, y) for (x, _), y in zip(make_batches(200), labels, strict=True)]
+        start = torch.get_rng_state()
+        net = make_net()
+        base = make_base(net, "sgd")
+        runs = copies(net, base, rates)
+        opt = SelfTuner(base, model=net, neighborhood=grid(lr=rates), seed=seed)
+        race_through(opt, ways["closure"](opt, loss_function(net)), batches)
+        winners.append(opt.races[0].winner)
+        torch.set_rng_state(start)
+        *_, winner, _ = race_by_hand(runs, batches, loss_function, 0, [1, 0], seed)
+        assert winner == winners[-1]
+    assert set(winners) == {0, 1}
+
+
+def test_an_arm_that_breaks_is_dropped_at_once_and_leaves_no_trace(make_batches, race_through):
+    """A rate that overflows within a step, beside a plain run."""
+    weight = nn.Parameter(torch.ones(4))
+    own = nn.Parameter(torch.ones(4))
+    opt = SelfTuner(torch.optim.SGD([weight], lr=0.1), neighborhood=grid(lr=[0.1, 1e30, 1e-4]))
+    base = torch.optim.SGD([own], lr=0.1)
+    race_through(opt, lambda x, y: opt.step(lambda: weight.square().sum()), make_batches(200))
+    (info,) = opt.races
+    assert info.winner == 0
+    assert info.dropped[1].startswith("loss inf at minibatch 2")
+    assert math.isfinite(info.scores[1])  # of its one finite loss
+    for _ in range(info.minibatches):
+        base.zero_grad()
+        own.square().sum().backward()
+        base.step()
+    assert torch.equal(weight, own)
+
+
+def test_a_minibatch_on_which_no_arm_has_a_finite_loss_counts_for_nobody(
+    make_net, make_base, make_batches, loss_function, trained
+):
+    """No arm steps, and the race lasts as long as without it."""
+    ends = []
+    for spoilt in ((), (3, 7)):
+        torch.manual_seed(0)
+        net = make_net()
+        opt = SelfTuner(make_base(net, "adamw"), neighborhood=grid(lr=[0.01, 0.02]))
+        batches = make_batches(300)
+        for at in spoilt:
+            batches.insert(at, None)
+        count = 0
+        while opt.is_racing:
+            batch = batches[count]
+            count += 1
+            if batch is None:
+                opt.step(lambda: sum(p.sum() for p in net.parameters()) * math.nan)  # noqa: B023
+            else:
+                opt.step(lambda: loss_function(net)(*batch))  # noqa: B023
+        ends.append((trained(net, opt), count - len(spoilt)))
+    assert ends[0] == ends[1]
