@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from annealtune.annealing import Neighborhood
+from annealtune.annealing import Neighborhood, grid
 from annealtune.optim.wrapper import OptimizerWrapper
 
 
@@ -79,13 +79,16 @@ def check_group(owner: str, group: Any) -> None:
 def as_neighborhood(owner: str, neighborhood: Any) -> Neighborhood:
     """Return H with plain numbers, which a checkpoint can hold, also where numpy's were given.
 
+    A mapping of lists is a grid: ``{"lr": [0.1, 0.01]}`` is ``grid(lr=[0.1, 0.01])``.
+
     Raises:
         TypeError: if it is no collection of settings.
         ValueError: as `Neighborhood` does.
     """
     if not isinstance(neighborhood, Neighborhood):
         try:
-            neighborhood = Neighborhood(neighborhood)
+            is_grid = isinstance(neighborhood, Mapping)
+            neighborhood = grid(**neighborhood) if is_grid else Neighborhood(neighborhood)
         except TypeError as error:
             raise TypeError(
                 f"{owner}(neighborhood=...) must be a Neighborhood such as grid(lr=[0.1, 0.01]), "
