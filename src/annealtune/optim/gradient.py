@@ -239,7 +239,9 @@ class UnknownGradient:
 
 def gradients_are_finite(base: Optimizer) -> bool:
     """Tell whether no gradient is NaN or infinite: one that overflowed makes no step."""
-    return all(bool(p.grad.isfinite().all()) for p in _parameters(base) if p.grad is not None)
+    gradients = (p.grad for p in _parameters(base) if p.grad is not None)
+    dense = (gradient._values() if gradient.is_sparse else gradient for gradient in gradients)
+    return all(bool(gradient.isfinite().all()) for gradient in dense)
 
 
 def active_scaler() -> Any:

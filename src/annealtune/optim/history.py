@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
-# How far the caller of a step is away: a part, the step, torch's wrapper and its no_grad.
-_OUTSIDE = 6
+# Whose frames lie between a warning and the line that it is for.
+_INSIDE = ("annealtune", "torch")
 
 
 class Point(NamedTuple):
@@ -65,7 +66,7 @@ class History:
                 return
             self._said.add(once)
         self.note(step, text)
-        warnings.warn(f"SelfTuner: {text}", stacklevel=_OUTSIDE)
+        warnings.warn(f"SelfTuner: {text}", stacklevel=_distance())
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"
@@ -87,3 +88,13 @@ class History:
         self._stride = state["stride"]
         self._seen = state["seen"]
         self._said = set(state["said"])
+
+
+def _distance() -> int:
+    """Return how many frames the user's code is away from the caller of this function."""
+    frame, distance = sys._getframe(1), 1
+    while frame.f_back is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _INSIDE:
+            break
+        frame, distance = frame.f_back, distance + 1
+    return distance

@@ -32,10 +32,12 @@ class Look(NamedTuple):
 class LossWatch:
     """Tells when a run has broken: its loss is not finite, or all that was learned is lost.
 
-    The rule knows neither the unit nor the zero of the loss. With the mean of the last eight
-    losses, the first such mean (start), the lowest one, and the deviation s of single losses, a run
-    is broken if the mean is not finite, or above ``lowest + 0.9 (start - lowest)`` after a progress
-    of more than 8 s, or above ``start + 4 s`` before.
+    The rule knows neither the unit nor the zero of the loss. With the median of the last eight
+    losses, the first such median (start), the lowest one, and the deviation s of single losses, a
+    run is broken if a loss is not finite, or the median above ``lowest + 0.9 (start - lowest)``
+    after a progress of more than 8 s, or above ``start + 4 s`` before. The median, because one loss
+    of a hundred times the usual size, as minibatches of one sample have it, breaks nothing. Losses
+    that are all the same at first (zeros, say) are no start.
 
     Args:
         sign: -1 where the loss is maximized.
@@ -79,28 +81,30 @@ class LossWatch:
             return None
         flat = torch.stack([loss.reshape(()).float() for loss in unread])
         losses = [self._sign * loss for loss in flat.tolist()]
-        mean = math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan
-        is_broken = not math.isfinite(mean) or self._breaks(mean, statistics.pstdev(losses))
+        if not all(map(math.isfinite, losses)):
+            return Look(math.nan, is_broken=True)
+        is_broken = self._breaks(statistics.median(losses))
         if not is_broken:
-            self._learn(mean, losses)
-        return Look(self._sign * mean, is_broken)
+            self._learn(losses)
+        return Look(self._sign * math.fsum(losses) / len(losses), is_broken)
 
-    def _breaks(self, mean: float, deviation: float) -> bool:
+    def _breaks(self, median: float) -> bool:
         if self._start is None:
             return False
-        usual = self._deviation or deviation  # a loss may be constant at first
         progress = self._start - self._lowest
-        if progress > _CERTAIN * usual:
-            return mean > self._lowest + _LOST * progress
-        return mean > self._start + _ABOVE_START * usual
+        if progress > _CERTAIN * self._deviation:
+            return median > self._lowest + _LOST * progress
+        return median > self._start + _ABOVE_START * self._deviation
 
-    def _learn(self, mean: float, losses: list[float]) -> None:
-        deviation = statistics.pstdev(losses)
-        if self._start is None:
-            self._start, self._deviation = mean, deviation
-        else:
+    def _learn(self, losses: list[float]) -> None:
+        median, deviation = statistics.median(losses), statistics.pstdev(losses)
+        if self._start is not None:
             self._deviation += _SMOOTHING * (deviation - self._deviation)
-        self._lowest = min(self._lowest, mean)
+        elif deviation > 0:
+            self._start, self._deviation = median, deviation
+        else:
+            return
+        self._lowest = min(self._lowest, median)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything; reading the unread losses is left to whoever loads it."""

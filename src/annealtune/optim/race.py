@@ -20,7 +20,7 @@ from annealtune.optim.gradient import MinibatchGradient, active_scaler, gradient
 from annealtune.optim.random_state import RandomState
 
 # After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
-_MOST_SPOILT = 3
+MOST_SPOILT = 3
 
 Objective = Callable[[], Any]
 
@@ -106,7 +106,7 @@ class Race:
     @property
     def all_broke(self) -> bool:
         """Whether no arm has a finite loss any more."""
-        return self.standings.spoilt >= _MOST_SPOILT
+        return self.standings.spoilt >= MOST_SPOILT
 
     def verdict(self, incumbent: int, smaller: Sequence[int], rng: random.Random) -> Outcome:
         """Judge the live arms and draw the winner."""

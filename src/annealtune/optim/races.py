@@ -17,11 +17,11 @@ from annealtune.annealing.race import Allowance, RaceInfo, allowance
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import has_gradient, known_centre, relative_centre
-from annealtune.optim.gradient import MinibatchGradient
+from annealtune.optim.gradient import MinibatchGradient, gradients_are_finite
 from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.guards import Buffers, buffers_kept
 from annealtune.optim.history import History
-from annealtune.optim.race import Objective, Race
+from annealtune.optim.race import MOST_SPOILT, Objective, Race
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
@@ -84,6 +84,7 @@ class Races:
         self._rng = random.Random(seed)
         self._centre = math.nan  # until there is a gradient
         self._waited = 0
+        self._spoilt = 0  # minibatches in a row whose gradient was not finite
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
         self.extra_steps = 0
@@ -142,11 +143,7 @@ class Races:
             NonFiniteLossError: if there never was a finite loss.
         """
         if race.standings.minibatches == 0:
-            raise NonFiniteLossError(
-                "SelfTuner.step: the loss at the first weights must be finite, got "
-                f"{race.standings.spoilt} minibatches in a row where it is not; look at the data, "
-                "the initial weights and the loss"
-            )
+            raise _broken_from_the_start(race.standings.spoilt)
         chosen = race.settings[self._incumbent(race)]
         if self._neighborhood is None:
             chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
@@ -175,13 +172,24 @@ class Races:
 
     def _has_gradient(self, step: int) -> bool:
         if has_gradient(self._base):
-            return True
+            return self._is_finite()
         self._waited += 1
         if self._waited == _LONG_WAIT:
             self._history.say(
                 step, f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
             )
         return False
+
+    def _is_finite(self) -> bool:
+        """Pass over a minibatch whose gradient is broken: no centre can be found by it.
+
+        Raises:
+            NonFiniteLossError: if there are several in a row.
+        """
+        self._spoilt = 0 if gradients_are_finite(self._base) else self._spoilt + 1
+        if self._spoilt >= MOST_SPOILT:
+            raise _broken_from_the_start(self._spoilt)
+        return self._spoilt == 0
 
     def _find_centre(self) -> float:
         if self._around is not None:
@@ -272,6 +280,7 @@ class Races:
             "settings": None if self._neighborhood is None else list(map(dict, self._neighborhood)),
             "centre": self._centre,
             "waited": self._waited,
+            "spoilt": self._spoilt,
             "extra_steps": self.extra_steps,
             "random": torch.tensor(words, dtype=torch.int64),
             "infos": [info.to_dict() for info in self.infos],
@@ -298,6 +307,7 @@ class Races:
         version, *_ = self._rng.getstate()
         self._rng.setstate((version, tuple(state["random"].tolist()), None))
         self._centre, self._waited = state["centre"], state["waited"]
+        self._spoilt = state["spoilt"]
         self.extra_steps = state["extra_steps"]
         self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
         self.race = None
@@ -316,6 +326,14 @@ def _rewound(before: Buffers | None, model: nn.Module | None) -> Iterator[None]:
     with buffers_kept(list(model.modules()), []):
         before.put_back()
         yield
+
+
+def _broken_from_the_start(minibatches: int) -> NonFiniteLossError:
+    return NonFiniteLossError(
+        "SelfTuner.step: loss and gradient at the first weights must be finite, got "
+        f"{minibatches} minibatches in a row where they are not; look at the data, the initial "
+        "weights and the loss"
+    )
 
 
 def _rate(setting: Setting) -> float:
