@@ -110,7 +110,5 @@ def test_every_strategy_around_adamw(same_when_killed, strategy):
     same_when_killed(RESOLVE, 9, method="adamw-sa", **{"adamw-sa": options})
 
 
-
-
 def test_a_step_that_a_scaler_skips_keeps_what_was_picked(same_when_killed):
     same_when_killed(RESOLVE, 6, 1, augment="crop-flip", precision="fp16", **{"sgd-sa": LOOP})
