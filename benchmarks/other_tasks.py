@@ -108,7 +108,7 @@ def main() -> None:
     )
     parser.add_argument("--tasks", default=",".join(task.name for task in OTHERS))
     parser.add_argument(
-        "--methods", default="adamw-sa,adamw-sa-anytime,schedule-free-adamw,prodigy"
+        "--methods", default="self-tuned,self-tuned-anytime,schedule-free-adamw,prodigy"
     )
     parser.add_argument("--text", type=Path)
     options = parser.parse_args()

@@ -32,6 +32,10 @@ PROMISES = {
         r"greedy +(\d+\.\d+) .*\nplanned \(the default\) +(\d+\.\d+)",
         lambda greedy, planned: planned < greedy,
     ),
+    "default_neighborhood": (
+        r"all +(\d+) (?s:.*)test accuracy (\d+\.\d)%",
+        lambda moves, accuracy: moves == 15 * 23 and accuracy > 93,
+    ),
     "digits_sgd_sa": (
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 93 and moves == 15 * 23,
@@ -39,10 +43,6 @@ PROMISES = {
     "genetic_weights": (
         r"bred: .* test accuracy (\d+\.\d)%\nannealed: .* test accuracy (\d+\.\d)%",
         lambda bred, annealed: bred > 70 and annealed > 85,
-    ),
-    "nothing_to_tune": (
-        r"(\d+)% of the steps were measured\ntest accuracy (\d+\.\d)%",
-        lambda measured, accuracy: measured < 20 and accuracy > 93,
     ),
     "own_strategy": (
         r"lr=10.0 +\d+ +\S+ +(\d+\.\d)%(?s:.*)test accuracy (\d+\.\d)% with Patience",

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import jinja2
 
-from .methods import METHODS
+from .methods import SHOWN
 from .records import Record
 from .summaries import (
     Interval,
@@ -75,7 +75,7 @@ def render(records: Iterable[Record], scale: float = 1.0) -> str:
         tasks=[_task(task, plain, common) for task in tasks],
         variants=[_variant(kind, changed, summaries, common) for kind in kinds],
         failures=_failures(summaries),
-        methods=[method for method in METHODS.values() if method.name in {s.method for s in plain}],
+        methods=[method for method in SHOWN.values() if method.name in {s.method for s in plain}],
         versions=_versions(records),
     )
 
@@ -93,7 +93,7 @@ def _overview(summaries: Sequence[Summary]) -> tuple[list[str], list[tuple[str, 
     plain = {(s.method, s.task): s for s in summaries if not s.variant}
     tasks = list(dict.fromkeys(s.task for s in plain.values()))
     means = mean_ranks(summaries)
-    others = [m for m in METHODS if m not in means and any(name == m for name, _ in plain)]
+    others = [m for m in SHOWN if m not in means and any(name == m for name, _ in plain)]
     rows = []
     for method in [*means, *others]:
         cells = [_short(plain.get((method, task))) for task in tasks]
@@ -274,7 +274,7 @@ def _cost(summary: Summary) -> str:
 
 def _has_a_plan(method: str) -> bool:
     """Tell whether being stopped by the budget means that a schedule did not end."""
-    return method not in ("line-search", "adamw-sa-anytime")
+    return method not in ("line-search", "self-tuned-anytime", "adamw-sa-anytime")
 
 
 def _rates(summary: Summary) -> str:

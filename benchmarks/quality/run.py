@@ -78,7 +78,7 @@ def reserve(task: Task, method: Method, budget: int, steps_per_epoch: int) -> in
 
 def planned_steps(method: Method, budget: int) -> int:
     """Return how many steps a method can plan with: its schedule shall end within the budget."""
-    return max(1, int((budget - method.first_cost) / method.step_cost + 1e-9))
+    return max(1, int(budget / method.step_cost + 1e-9))
 
 
 class Meter:

@@ -29,21 +29,30 @@ def _sgd(setup: Setup) -> torch.optim.SGD:
     return torch.optim.SGD(setup.model.parameters(), lr=setup.lr, momentum=0.9)
 
 
-def adamw_sa(setup: Setup) -> Trainer:
-    tuner = EmbeddedTuner(
-        _adamw(setup), model=setup.model, total_steps=setup.steps, seed=setup.seed
-    )
+def self_tuned(setup: Setup) -> Trainer:
+    from annealtune import SelfTuner
+
+    tuner = SelfTuner(_adamw(setup), model=setup.model, total_steps=setup.steps, seed=setup.seed)
     return Annealed(setup, tuner, is_averaged=True)
 
 
-def adamw_sa_anytime(setup: Setup) -> Trainer:
-    tuner = EmbeddedTuner(_adamw(setup), model=setup.model, seed=setup.seed)
+def self_tuned_anytime(setup: Setup) -> Trainer:
+    from annealtune import SelfTuner
+
+    tuner = SelfTuner(_adamw(setup), model=setup.model, seed=setup.seed)
     return Annealed(setup, tuner, is_averaged=True)
 
 
-def sgd_sa(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, total_steps=setup.steps, seed=setup.seed)
+def self_tuned_sgd(setup: Setup) -> Trainer:
+    from annealtune import SelfTuner
+
+    base = torch.optim.SGD(setup.model.parameters(), lr=0.1, momentum=0.9)
+    tuner = SelfTuner(base, model=setup.model, total_steps=setup.steps, seed=setup.seed)
     return Annealed(setup, tuner, is_averaged=True)
+
+
+def retired(setup: Setup) -> Trainer:
+    raise NotImplementedError("version 0.1 must be checked out to run its default")
 
 
 def paper_text(setup: Setup) -> Trainer:
@@ -52,7 +61,13 @@ def paper_text(setup: Setup) -> Trainer:
 
 
 def paper_code(setup: Setup) -> Trainer:
-    tuner = SGDSA(setup.model, preset="paper-code", batch_size=setup.batch_size, seed=setup.seed)
+    tuner = SGDSA(
+        setup.model,
+        preset="paper-code",
+        batch_size=setup.batch_size,
+        epochs=setup.epochs,
+        seed=setup.seed,
+    )
     return Annealed(setup, tuner, is_averaged=False)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from .methods import METHODS
+from .methods import SHOWN
 from .records import Record, latest
 from .tasks import TASKS
 
@@ -94,7 +94,7 @@ def summarize(records: Iterable[Record], scale: float = 1.0) -> list[Summary]:
     found = []
     for task in TASKS:
         for variant in variants:
-            for method in METHODS:
+            for method in SHOWN:
                 name = (task, method, variant)
                 runs = [r for r in known if not r["is_search"] and _name(r) == name]
                 if runs:
@@ -116,7 +116,7 @@ def _name(record: Record) -> tuple[str, str, str]:
 def _summarize(name: tuple[str, str, str], runs: list[Record], searched: list[Record]) -> Summary:
     finished = [r for r in runs if r["status"] == "finished"]
     rates = tuple(sorted({r["options"]["lr"] for r in runs if "lr" in r["options"]}))
-    offered = METHODS[name[1]].rates
+    offered = SHOWN[name[1]].rates
     return Summary(
         *name,
         scores={r["seed"]: r["test"]["metric"] for r in finished},
@@ -145,7 +145,7 @@ def reference_of(summaries: Iterable[Summary], task: str) -> Summary | None:
     known = [
         s
         for s in summaries
-        if s.task == task and not s.variant and METHODS[s.method].family == "reference"
+        if s.task == task and not s.variant and SHOWN[s.method].family == "reference"
         if s.validation is not None
     ]
     return max(known, key=lambda s: sign * s.validation) if known else None
@@ -160,7 +160,7 @@ def ranks(summaries: Iterable[Summary]) -> dict[str, dict[str, float]]:
     """
     plain = [s for s in summaries if not s.variant]
     tasks = list(dict.fromkeys(s.task for s in plain))
-    methods = [m for m in METHODS if len({s.task for s in plain if s.method == m}) == len(tasks)]
+    methods = [m for m in SHOWN if len({s.task for s in plain if s.method == m}) == len(tasks)]
     found: dict[str, dict[str, float]] = {method: {} for method in methods}
     for task in tasks:
         sign = -1 if TASKS[task].higher_is_better else 1

@@ -134,7 +134,7 @@ class OwnStep(Trainer):
 
 
 class Annealed(OwnStep):
-    """A tuner of this library.
+    """A tuner of this library; some are told when an epoch ends.
 
     Args:
         setup: of the run.
@@ -147,7 +147,8 @@ class Annealed(OwnStep):
         self.is_averaged = is_averaged
 
     def end_epoch(self) -> None:
-        self.stepper.cool()
+        if hasattr(self.stepper, "cool"):
+            self.stepper.cool()
 
     @contextlib.contextmanager
     def evaluated(self, loader: Iterable[Part]) -> Iterator[nn.Module]:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch import nn
 
 from benchmarks.quality import __main__ as command
 from benchmarks.quality import records
-from benchmarks.quality.methods import METHODS
+from benchmarks.quality.methods import METHODS, RETIRED
 from benchmarks.quality.own_peers import SAM, StochasticLineSearch
 from benchmarks.quality.page import markdown, render
 from benchmarks.quality.plan import Selection, chosen_rate, final_runs, missing, searches
@@ -25,8 +26,10 @@ from benchmarks.quality.summaries import (
 )
 from benchmarks.quality.tasks import TASKS
 
+ROOT = Path(__file__).parents[2]
 
-def record(task="digits", method="sgd-sa", seed=0, metric=90.0, **changes):
+
+def record(task="digits", method="self-tuned-sgd", seed=0, metric=90.0, **changes):
     """A record as `run` returns it."""
     score = {"metric": metric, "loss": 0.5}
     return {
@@ -67,7 +70,7 @@ def search(lr, validation, loss=0.5, method="sgd-cosine", task="digits", **chang
 
 @pytest.mark.parametrize(
     ("method", "steps"),
-    [("sgd-cosine", 100), ("paper-text", 75), ("paper-code", 60), ("sam", 50), ("adamw-sa", 84)],
+    [("sgd-cosine", 100), ("paper-text", 75), ("paper-code", 60), ("sam", 50), ("self-tuned", 89)],
 )
 def test_a_dearer_step_gives_fewer_steps(method, steps):
     assert planned_steps(METHODS[method], 300) == steps
@@ -192,14 +195,21 @@ def test_started_again_only_what_is_missing_runs(tmp_path, monkeypatch, capsys):
             yield record(spec.task, spec.method, spec.seed, **changes)
 
     monkeypatch.setattr(command, "run_all", fake)
-    arguments = ["--tasks", "digits", "--methods", "sgd-sa,sgd-cosine", "--records", str(path)]
+    arguments = [
+        "--tasks",
+        "digits",
+        "--methods",
+        "self-tuned-sgd,sgd-cosine",
+        "--records",
+        str(path),
+    ]
     command.main([*arguments, "--seeds", "0-1"])
     assert len(made) == 7 + 2 + 2
     assert {spec.lr for spec in made if spec.method == "sgd-cosine" and not spec.is_search} == {1.0}
     assert capsys.readouterr().out.count("\n") == 11
     made.clear()
     command.main([*arguments, "--seeds", "0-2"])
-    assert [(s.method, s.seed) for s in made] == [("sgd-sa", 2), ("sgd-cosine", 2)]
+    assert [(s.method, s.seed) for s in made] == [("self-tuned-sgd", 2), ("sgd-cosine", 2)]
 
 
 def test_a_method_that_crashes_or_diverges_is_a_record(monkeypatch):
@@ -249,13 +259,13 @@ def test_a_search_never_sees_the_test_part():
 
 
 def test_references_wait_for_their_rate():
-    selection = Selection(["digits"], ["sgd-sa", "sgd-cosine"], [0, 1])
+    selection = Selection(["digits"], ["self-tuned-sgd", "sgd-cosine"], [0, 1])
     assert [spec.lr for spec in searches(selection)] == list(METHODS["sgd-cosine"].rates)
-    assert {spec.method for spec in final_runs(selection, [])} == {"sgd-sa"}
+    assert {spec.method for spec in final_runs(selection, [])} == {"self-tuned-sgd"}
     known = [search(0.1, 90.0), record(seed=1)]
     left = missing(final_runs(selection, known), known)
     assert [(s.method, s.seed, s.lr) for s in left] == [
-        ("sgd-sa", 0, None),
+        ("self-tuned-sgd", 0, None),
         ("sgd-cosine", 0, 0.1),
         ("sgd-cosine", 1, 0.1),
     ]
@@ -286,8 +296,8 @@ def test_intervals():
 
 def test_ranks_put_failures_last_and_share_ties():
     known = [
-        record(method="sgd-sa", metric=80.0),
-        record(method="adamw-sa", metric=90.0),
+        record(method="self-tuned-sgd", metric=80.0),
+        record(method="self-tuned", metric=90.0),
         record(method="prodigy", metric=80.0),
         record(method="dog", metric=99.0, seed=0),
         failed("dog", seed=1),
@@ -296,8 +306,8 @@ def test_ranks_put_failures_last_and_share_ties():
     ]
     by_task = ranks(summarize(known))
     assert {method: places["digits"] for method, places in by_task.items()} == {
-        "adamw-sa": 1,
-        "sgd-sa": 2.5,
+        "self-tuned": 1,
+        "self-tuned-sgd": 2.5,
         "prodigy": 2.5,
         "dog": 4,
         "sam": 5,
@@ -306,14 +316,17 @@ def test_ranks_put_failures_last_and_share_ties():
 
 def test_mean_rank_is_over_all_tasks_and_lower_losses_are_better():
     known = [
-        record(method="sgd-sa", metric=90.0),
-        record(method="adamw-sa", metric=80.0),
+        record(method="self-tuned-sgd", metric=90.0),
+        record(method="self-tuned", metric=80.0),
         record(method="dog", metric=85.0),
-        record("shakespeare", "sgd-sa", metric=2.0),
-        record("shakespeare", "adamw-sa", metric=3.0),
-        record(method="adamw-sa", metric=99.0, variant="loss=10"),
+        record("shakespeare", "self-tuned-sgd", metric=2.0),
+        record("shakespeare", "self-tuned", metric=3.0),
+        record(method="self-tuned", metric=99.0, variant="loss=10"),
     ]
-    assert mean_ranks(summarize(known)) == {"sgd-sa": 1.0, "adamw-sa": 2.0}  # dog lacks a task
+    assert mean_ranks(summarize(known)) == {
+        "self-tuned-sgd": 1.0,
+        "self-tuned": 2.0,
+    }  # dog lacks a task
 
 
 def test_the_reference_is_the_better_one_on_validation():
@@ -372,7 +385,7 @@ def test_a_page_of_failures_alone_and_of_nothing_can_be_made():
 def test_the_markdown_table(shown):
     head, _, first, second, last = markdown(shown).splitlines()
     assert head == "| method | digits (accuracy) | mean rank |"
-    assert first == "| sgd-sa | 96.75 ± 0.35 | 1.0 |"
+    assert first == "| self-tuned-sgd | 96.75 ± 0.35 | 1.0 |"
     assert second == "| sgd-cosine | 95.50 ± 0.71 | 2.0 |"
     assert last == "| sam | (1 of 1 failed) | 3.0 |"
 
@@ -389,17 +402,27 @@ def test_only_what_has_a_rate_can_be_given_another(monkeypatch, tmp_path):
     factors = ["--base-lr-factor", "0.1", "--loss-factor", "10"]
     command.main([*arguments, *factors])
     assert {(spec.method, spec.variant) for spec in asked} == {
-        ("adamw-sa", "base-lr=0.1"),
-        ("adamw-sa", "loss=10"),
-        ("adamw-sa-anytime", "base-lr=0.1"),
-        ("adamw-sa-anytime", "loss=10"),
-        ("sgd-sa", "loss=10"),
+        ("self-tuned", "base-lr=0.1"),
+        ("self-tuned", "loss=10"),
+        ("self-tuned-anytime", "base-lr=0.1"),
+        ("self-tuned-anytime", "loss=10"),
+        ("self-tuned-sgd", "loss=10"),
     }
-    with pytest.raises(SystemExit, match="sgd-sa is given no learning rate"):
-        command.main([*arguments, *factors, "--methods", "sgd-sa"])
+    with pytest.raises(SystemExit, match="self-tuned-sgd is given no learning rate"):
+        command.main([*arguments, *factors, "--methods", "self-tuned-sgd"])
+
+
+def test_records_of_version_0_1_are_shown_under_their_old_names():
+    committed = records.read(ROOT / "docs" / "results" / "quality.jsonl")
+    known = {r["method"] for r in committed}
+    assert {"adamw-sa", "sgd-sa", "adamw-sa-anytime"} <= known
+    assert {s.method for s in summarize(committed)} >= set(RETIRED)
+    assert "EmbeddedTuner over AdamW, default (0.1)" in render(committed)
+    with pytest.raises(SystemExit):
+        command.main(["--methods", "adamw-sa"])  # but cannot be run
 
 
 def test_a_name_that_is_unknown_is_said(capsys):
     with pytest.raises(SystemExit):
         command.main(["--methods", "adam"])
-    assert "unknown adam; there are adamw-sa" in capsys.readouterr().err
+    assert "unknown adam; there are self-tuned" in capsys.readouterr().err

@@ -216,7 +216,8 @@ class Automatic:
     Multiplying every value of the accept test by a constant changes no decision.
 
     Args:
-        length: the planned number of ticks, or None for the anytime schedule.
+        length: the planned number of ticks, or None for the anytime schedule. One epoch is like
+            None: it ends when the run does, so nothing could cool at its end.
         per: the clock of ``length``.
         probes: how many non-zero worsenings make the unit.
         start: the first temperature after the measurement, in units.
@@ -245,6 +246,8 @@ class Automatic:
     ) -> None:
         self.length = None if length is None else count("Automatic(length=...)", length, least=1)
         clock = _clock("Automatic(per=...)", per)
+        if (self.length, clock) == (1, "epoch"):
+            self.length = None
         self.per: Clock = clock if self.length else "step"
         self.probes = count("Automatic(probes=...)", probes, least=1)
         self.start = not_negative("Automatic(start=...)", start)
@@ -314,25 +317,6 @@ class Automatic:
             f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
             f"start={self.start!r}, end={self.end!r}, quench={self.quench!r})"
         )
-
-
-def over(*, epochs: int | None = None, total_steps: int | None = None) -> Automatic:
-    """Return the default temperature of a run, over its planned length if there is one.
-
-    A single epoch ends when the run does, so nothing could cool at its end: such a run, like one
-    without a length, has the anytime schedule.
-
-    Args:
-        epochs: planned number of epochs.
-        total_steps: planned number of steps, instead.
-
-    Example:
-        >>> over(total_steps=100).length, over(epochs=5).per, over(epochs=1).length
-        (100, 'epoch', None)
-    """
-    if total_steps is not None:
-        return Automatic(length=total_steps, per="step")
-    return Automatic(length=None if epochs == 1 else epochs)
 
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:

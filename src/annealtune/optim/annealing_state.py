@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from annealtune.annealing import (
+    Automatic,
     Comparing,
     Neighborhood,
     Schedule,
@@ -23,7 +24,7 @@ from annealtune.annealing import (
 from annealtune.annealing.arguments import one_length
 from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.strategies.stored_settings import restored
-from annealtune.annealing.temperature import Clock, as_schedule, over
+from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.step_info import StepInfo, Summary, Tally
 
@@ -266,11 +267,12 @@ def choose_strategy(
             f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "
             f"brings its own temperature or has none, got {temperature!r} too"
         )
-    schedule = (
-        over(epochs=epochs, total_steps=total_steps)
-        if temperature is None
-        else as_schedule(owner, temperature)
-    )
+    if temperature is not None:
+        schedule = as_schedule(owner, temperature)
+    elif total_steps is not None:
+        schedule = Automatic(length=total_steps, per="step")
+    else:
+        schedule = Automatic(length=epochs)
     if strategy is None:
         return SimulatedAnnealing(schedule)
     if isinstance(strategy, str):

@@ -154,9 +154,7 @@ class EmbeddedTuner(AnnealedWrapper):
             return self.base.step()
         self._refuse_pending("step")
         try:
-            minibatch = self._minibatch(
-                closure, rng_state, loss=loss, probe=probe, objective=objective
-            )
+            minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
             training_loss = minibatch.backpropagate(self.zero_grad)  # L(w), its gradient v (l. 6)
             value = self._checked(minibatch.before())
             setting, new_value = self._choose(value, minibatch)  # eta from H              (l. 7)
@@ -259,7 +257,7 @@ class EmbeddedTuner(AnnealedWrapper):
         super().zero_grad(set_to_none)
 
     def _minibatch(
-        self, closure: Callable[[], Any] | None, rng_state: Tensor | None, **given: Any
+        self, closure: Any, loss: Any, probe: Any, objective: Any, rng_state: Tensor | None
     ) -> Minibatch:
         owner = type(self).__name__
         if closure is not None:
@@ -267,9 +265,8 @@ class EmbeddedTuner(AnnealedWrapper):
             if self._controls.loop_options:
                 self.prepare()  # the forward depends on it
         start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
-        return Minibatch(
-            owner, self._probe, closure=closure, judge=self._judge, start=start, **given
-        )
+        ways = {"closure": closure, "loss": loss, "probe": probe, "objective": objective}
+        return Minibatch(owner, self._probe, **ways, judge=self._judge, start=start)
 
     def _checked(self, value: float) -> float:
         """Return the value at the current point, if everything is in place for a trial."""

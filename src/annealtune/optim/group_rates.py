@@ -49,9 +49,13 @@ class GroupRates:
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""
+        written: set[int] = set()
         for group, multiple in zip(self._base.param_groups, self.multiples(), strict=True):
             if isinstance(group["lr"], Tensor):
+                if id(group["lr"]) in written:  # torch gives all groups one tensor
+                    group["lr"] = group["lr"].clone()
                 group["lr"].fill_(rate * multiple)
+                written.add(id(group["lr"]))
             else:
                 group["lr"] = rate * multiple
 
@@ -75,6 +79,14 @@ class GroupRates:
             ratio * float(group.get("lr_scale", 1.0))
             for ratio, group in zip(self._ratios, groups, strict=True)
         ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the ratios: those of groups that were added later cannot be found again."""
+        return {"largest": self._largest, "ratios": list(self._ratios)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._largest, self._ratios = state["largest"], list(state["ratios"])
 
     def _given(self, group: Mapping[str, Any]) -> float:
         if "lr" not in group:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -64,6 +65,7 @@ class Race:
         self.extra_steps = 0
         self.standings = Standings(len(self.settings))
         self.arms = Arms(base, model, len(self.settings), on_host=on_host)
+        self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
         self._torn: int | None = None  # the arm whose weights are being written
 
     def step(self, minibatch: MinibatchGradient) -> None:
@@ -110,18 +112,27 @@ class Race:
 
     def verdict(self, incumbent: int, smaller: Sequence[int], rng: random.Random) -> Outcome:
         """Judge the live arms and draw the winner."""
-        judged = None
-        if self._objective is not None:
-            judged = {arm: self._judged(arm) for arm in list(self.standings.live)}
-            for arm, values in judged.items():
-                if not all(map(math.isfinite, values)) and len(self.standings.live) > 1:
-                    self.standings.drop(arm, f"objective {values}")
-            self._forget_dropped()
-        return self.standings.verdict(incumbent, smaller, rng, judged)
+        if self._objective is None:
+            return self.standings.verdict(incumbent, smaller, rng)
+        try:
+            self._values = {arm: self._judged(arm) for arm in list(self.standings.live)}
+        finally:
+            self.arms.seal()
+        for arm, values in self._values.items():
+            if not all(map(math.isfinite, values)) and len(self.standings.live) > 1:
+                self.standings.drop(arm, f"objective {values}")
+        self._forget_dropped()
+        return self.standings.verdict(incumbent, smaller, rng, self._values)
 
     def scores(self) -> tuple[float, ...]:
-        """Return the mean loss of every arm over its last minibatches; NaN where there is none."""
+        """Return what every arm is judged by, NaN where there is nothing.
+
+        That is the mean loss over its last minibatches, or the mean of the objective's values.
+        """
         scores = [self._sign * self.standings.score(arm) for arm in range(len(self.settings))]
+        if self._objective is not None:
+            judged = (self._values.get(arm, [math.nan]) for arm in range(len(self.settings)))
+            scores = list(map(statistics.fmean, judged))
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
     def _move(self, arm: int) -> None:
@@ -156,12 +167,15 @@ class Race:
         elif isinstance(values, int | float):
             values = [values]
         try:
-            return [float(value) for value in values]
+            numbers = [float(value) for value in values]
         except (TypeError, ValueError):
+            numbers = []
+        if not numbers:
             raise TypeError(
                 "SelfTuner(objective=...) must return a number, or several that are compared one "
                 f"by one, got {values!r}"
-            ) from None
+            )
+        return numbers
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""

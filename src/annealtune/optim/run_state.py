@@ -21,12 +21,12 @@ class _Exchange:
     Attributes:
         parts: that are done, three a tensor.
         moved: the tensor that is on its way.
-        optimizer: what the base had before.
+        optimizer: what the base is given, and what it had before.
     """
 
     parts: int = 0
     moved: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
-    optimizer: dict[str, Any] | None = None
+    optimizer: tuple[dict[str, Any], dict[str, Any]] | None = None
 
 
 class RunState:
@@ -87,9 +87,10 @@ class RunState:
                     theirs.copy_(exchange.moved)
             exchange.parts += 1
         if exchange.optimizer is None:
-            exchange.optimizer = _optimizer_part(self._base)
-        _write_optimizer_part(self._base, self._back(self._kept))
-        self._kept = self._away(exchange.optimizer)
+            exchange.optimizer = self._back(self._kept), _optimizer_part(self._base)
+        new, old = exchange.optimizer
+        _write_optimizer_part(self._base, new)
+        self._kept = self._away(old)
         guards.show_new_weights([] if self._model is None else list(self._model.modules()))
 
     @torch.no_grad()
@@ -106,7 +107,8 @@ class RunState:
         buffers = len(self._tensors) - self._weights
         at = len(self._tensors) - buffers
         self._tensors[at:at] = [self._stored(p) for p in parameters]
-        self._kept["options"].append(copy.deepcopy(_options(group)))
+        options = copy.deepcopy(_options(group))
+        self._kept["options"].append(_mapped(options, self._to_host) if self._on_host else options)
 
     @property
     def _weights(self) -> int:
@@ -121,13 +123,12 @@ class RunState:
         if not self._on_host:
             return part
         self._devices = []
-
-        def to_host(tensor: Tensor) -> Tensor:
-            self._devices.append(tensor.device)
-            return tensor.cpu()
-
-        moved: dict[str, Any] = _mapped(part, to_host)
+        moved: dict[str, Any] = _mapped(part, self._to_host)
         return moved
+
+    def _to_host(self, tensor: Tensor) -> Tensor:
+        self._devices.append(tensor.device)
+        return tensor.cpu()
 
     def _back(self, part: dict[str, Any]) -> dict[str, Any]:
         if not self._on_host:

@@ -275,6 +275,8 @@ class SelfTuner(OptimizerWrapper):
         self._rates.multiples()
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
+        if self._held is not None:
+            self._write_held()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -291,9 +293,14 @@ class SelfTuner(OptimizerWrapper):
 
     def _begin_training(self) -> None:
         """From here on every step is one of the base."""
-        self._rates.write(self.rate)
+        self._write_held()
         self._intake.end_replays()
         self._guard.begin()
+
+    def _write_held(self) -> None:
+        """Write what the races have chosen into every group, at the present rate."""
+        assert self._held is not None
+        self._rates.apply({**self._held, "lr": self.rate})
 
     def _decay(self) -> float:
         """Return the part of the rate that is left: all of it, but for the end of the run."""
@@ -332,6 +339,7 @@ class SelfTuner(OptimizerWrapper):
                 f"{self.total_steps} steps were planned and more are made: the rate stays where "
                 "the plan ended; give the true total_steps=..., or none",
             )
+        self._left = None  # an interrupted step leaves rates that are ours too
 
     def _present_rates(self) -> list[Any]:
         # A rate in a tensor is not read: that would wait for the device.
@@ -350,6 +358,7 @@ class SelfTuner(OptimizerWrapper):
             "kind": "SelfTuner",
             "steps": self.steps,
             "held": None if self._held is None else dict(self._held),
+            "rates": self._rates.state_dict(),
             "races": self._races.state_dict(),
             "guard": self._guard.state_dict(),
             "history": self.history.state_dict(),
@@ -367,6 +376,7 @@ class SelfTuner(OptimizerWrapper):
     def _load_own_state(self, state: dict[str, Any]) -> None:
         self.steps = state["steps"]
         self._held = None if state["held"] is None else restored(state["held"])
+        self._rates.load_state_dict(state["rates"])
         self._races.load_state_dict(state["races"])
         self._guard.load_state_dict(state["guard"])
         self.history.load_state_dict(state["history"])

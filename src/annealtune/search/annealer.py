@@ -17,7 +17,7 @@ from annealtune.search.checks import (
     check_problem,
     check_state,
     check_strategy,
-    check_unmoved,
+    check_untouched,
     checked_energy,
     checked_initial_energy,
     checked_solution,
@@ -142,8 +142,7 @@ class Annealer(Generic[S]):
         temperature = strategy.temperature
         tentative = checked_solution("propose", self.problem.propose(walk.state, self._rng))  # 3
         new_energy = checked_energy(self.problem.energy(tentative))
-        if tentative is walk.state:
-            check_unmoved(tentative, walk.energy, new_energy)
+        check_untouched(walk.state, tentative, walk.energy, new_energy)
         verdict = strategy.decide(walk.energy, new_energy, self._rng)  # 4-6
         if verdict.accepted:
             walk.move_to(tentative, new_energy)  # 7

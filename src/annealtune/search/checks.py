@@ -86,7 +86,7 @@ def checked_solution(method: str, solution: S, owner: str = "Annealer") -> S:
     return solution
 
 
-def check_unmoved(state: Any, energy: float, new_energy: float) -> None:
+def check_untouched(state: Any, tentative: Any, energy: float, new_energy: float) -> None:
     """Refuse a move that changed the present solution itself: it could not be undone.
 
     A move that leads nowhere may return the solution it was given, whose energy is the same then.
@@ -95,7 +95,9 @@ def check_unmoved(state: Any, energy: float, new_energy: float) -> None:
     Raises:
         TypeError: if the energy has changed with it.
     """
-    if new_energy != energy and not isinstance(state, _UNCHANGEABLE):
+    if tentative is not state or new_energy == energy:
+        return
+    if not isinstance(state, _UNCHANGEABLE):
         raise TypeError(
             "Annealer(problem=...) must return a new solution from propose, got the one it was "
             f"given, changed in place (its energy was {energy:.6g} and is {new_energy:.6g}): copy "

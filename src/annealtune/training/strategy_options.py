@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from annealtune.annealing import STRATEGIES, Strategy, make_strategy, takes_temperature
-from annealtune.annealing.temperature import over
+from annealtune.annealing import STRATEGIES, Automatic, Strategy, make_strategy, takes_temperature
 from annealtune.training.lookup import is_factory, split_factory
 from annealtune.training.options import AnnealingOptions, TemperatureOptions
 
@@ -70,7 +69,7 @@ class StrategyOptions(TemperatureOptions):
             )
         schedule = self.schedule()
         return _made(
-            cls, self.strategy_options, over(epochs=epochs) if schedule is None else schedule
+            cls, self.strategy_options, Automatic(length=epochs) if schedule is None else schedule
         )
 
 

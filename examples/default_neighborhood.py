@@ -1,4 +1,4 @@
-"""Nothing is given: AdamW finds its learning rates itself, and few of its steps are measured."""
+"""No H is given: seven multiples of AdamW's learning rate. The average of the weights is judged."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -17,9 +17,8 @@ batches = DataLoader(training, batch_size=64, shuffle=True)
 
 model = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 10))
 loss_fn = nn.CrossEntropyLoss()
-opt = EmbeddedTuner(
-    torch.optim.AdamW(model.parameters()), model=model, total_steps=EPOCHS * len(batches)
-)
+base = torch.optim.AdamW(model.parameters())
+opt = EmbeddedTuner(base, model=model, total_steps=EPOCHS * len(batches), average=True)
 
 for _ in range(EPOCHS):
     for x, y in batches:
@@ -32,5 +31,5 @@ with opt.averaged(batches):
         x, y = test[:]
         accuracy = (model(x).argmax(1) == y).double().mean().item()
 model.train()  # here the model has its own weights again
-print(f"peak rate {opt.strategy.peak:.2g}, {opt.probes.share:.0%} of the steps were measured")
+print(opt.summary())
 print(f"test accuracy {accuracy:.1%}")

@@ -1,0 +1,100 @@
+"""The average of the weights that a SelfTuner keeps."""
+
+import pytest
+import torch
+
+from annealtune.optim.loss_watch import EVERY
+
+LENGTH, STEPS = 400, 200
+
+
+@pytest.fixture
+def run(make_run, make_batches):
+    """Train; note the weights and statistics after the forward of every step after the race."""
+
+    def make(kind="sgd", steps=STEPS, **options):
+        net, opt, step = make_run(kind, "record", total_steps=LENGTH, **options)
+        seen = []
+        for x, y in make_batches(steps):
+            before = {name: p.detach().clone() for name, p in net.named_parameters()}
+            racing = opt.is_racing
+            step(x, y)
+            if racing and not opt.is_racing:
+                seen.append({name: t.clone() for name, t in net.state_dict().items()})
+            elif not racing:
+                seen.append({**before, **{name: b.clone() for name, b in net.named_buffers()}})
+        return net, opt, step, seen
+
+    return make
+
+
+def test_it_is_the_recursion_over_every_eighth_step(run, kind):
+    """The formula of `WeightAverage`, in double precision: the winner first, then sound weights."""
+    net, opt, _, seen = run(kind)
+    taken = seen[::EVERY]
+    with opt.averaged():
+        found = {name: t.double() for name, t in net.state_dict().items()}
+    for name, tensor in found.items():
+        if name.endswith("num_batches_tracked"):
+            continue
+        mean = taken[0][name].double()
+        for number, state in enumerate(taken[1:], start=2):
+            mean = mean + 10 / (number + 9) * (state[name].double() - mean)
+        torch.testing.assert_close(tensor, mean, rtol=1e-4, atol=1e-5)
+
+
+def test_a_loader_computes_the_statistics_anew(run, make_batches):
+    net, opt, _, _ = run()
+    loader = make_batches(5, size=40, seed=3)
+    with opt.averaged(loader):
+        inputs = [net.first(x) for x, _ in loader]
+        mean = torch.stack([h.mean(0) for h in inputs]).mean(0)
+        variance = torch.stack([h.var(0) for h in inputs]).mean(0)
+        torch.testing.assert_close(net.norm.running_mean, mean)
+        torch.testing.assert_close(net.norm.running_var, variance)
+
+
+@pytest.mark.parametrize("steps", [3, STEPS])
+@pytest.mark.parametrize("with_loader", [False, True])
+def test_nothing_is_changed_by_it(run, make_batches, picture, steps, with_loader):
+    """In a race the model is left as it is, and the race goes on."""
+    ends = []
+    for looks in (False, True):
+        torch.manual_seed(0)
+        net, opt, step, _ = run(steps=steps)
+        assert opt.is_racing == (steps == 3)
+        before = picture(net, opt)
+        if looks:
+            weights = [p.clone() for p in net.parameters()]
+            with opt.averaged(make_batches(3, seed=5) if with_loader else None):
+                same = all(map(torch.equal, weights, net.parameters()))
+                assert same == opt.is_racing
+            assert picture(net, opt) == before
+            assert net.training
+        for x, y in make_batches(steps + 60)[steps:]:
+            step(x, y)
+        ends.append(picture(net, opt))
+    assert ends[0] == ends[1]
+
+
+def test_it_is_refused_where_none_is_kept(run):
+    _, opt, _, _ = run(steps=60, average=False)
+    with pytest.raises(RuntimeError, match="average=True"):
+        opt.averaged()
+
+
+def test_training_within_it_is_refused(run, batch):
+    _, opt, step, _ = run(steps=60)
+    with opt.averaged(), pytest.raises(RuntimeError, match="within averaged"):
+        step(*batch)
+    with opt.averaged(), pytest.raises(RuntimeError, match="averaged"):
+        opt.state_dict()
+
+
+def test_the_run_is_the_same_without_it(run, trained):
+    ends = []
+    for average in (True, False):
+        torch.manual_seed(0)
+        net, opt, _, _ = run(average=average)
+        ends.append(trained(net, opt))
+    assert ends[0] == ends[1]

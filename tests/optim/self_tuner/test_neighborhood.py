@@ -1,0 +1,200 @@
+"""Settings of an H as arms: any option of the base, and what stays of the winner."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import SelfTuner, grid
+
+LENGTH = 400
+
+
+def quadratic(weight):
+    return (weight * torch.tensor([1.0, 10.0])).square().sum()
+
+
+@pytest.mark.parametrize(
+    ("make", "settings", "best"),
+    [
+        # On a flat valley momentum is faster; a huge weight decay pulls away from the minimum.
+        (torch.optim.SGD, grid(momentum=[0.9, 0.0], lr=[1e-4]), {"momentum": 0.9}),
+        (torch.optim.AdamW, grid(weight_decay=[30.0, 0.0], lr=[1e-2]), {"weight_decay": 0.0}),
+        (torch.optim.SGD, grid(lr=[1e-6, 4e-3], momentum=[0.0]), {"lr": 4e-3}),
+    ],
+)
+def test_the_options_of_the_winner_stay_in_the_groups(make, settings, best, race_through):
+    target = torch.tensor([1.0, 0.5])
+    weight = nn.Parameter(torch.zeros(2))
+    opt = SelfTuner(make([weight], lr=1e-4), neighborhood=settings)
+
+    def step(*_):
+        return opt.step(lambda: quadratic(weight - target))
+
+    race_through(opt, step, [(None, None)] * 200)
+    for _ in range(20):
+        step()
+    group = opt.param_groups[0]
+    assert {option: group[option] for option in best} == best
+    assert opt.rate == group["lr"] == settings[opt.races[0].winner]["lr"]
+
+
+def test_an_h_without_rates_races_at_the_centre(make_run, make_batches, race_through):
+    betas = [(0.9, 0.999), (0.5, 0.9)]
+    _, opt, step = make_run("adamw", neighborhood=grid(betas=betas), around=0.02)
+    race_through(opt, step, make_batches(300))
+    info = opt.races[0]
+    assert [dict(s) for s in info.settings] == [{"lr": 0.02, "betas": b} for b in betas]
+    assert [g["lr"] for g in opt.param_groups] == pytest.approx([0.02, 0.002])
+    assert {g["betas"] for g in opt.param_groups} == {betas[info.winner]}
+
+
+def test_plain_mappings_are_an_h_too(make_run, make_batches, race_through):
+    settings = [{"lr": 0.1, "momentum": 0.9}, {"lr": 0.2, "momentum": 0.5}]
+    outcomes = []
+    for neighborhood in (settings, grid(lr=[0.1, 0.2], momentum=[0.9, 0.5])):
+        torch.manual_seed(0)
+        _, opt, step = make_run(neighborhood=neighborhood)
+        race_through(opt, step, make_batches(300))
+        outcomes.append(opt.races[0].settings)
+    assert [dict(s) for s in outcomes[0]] == settings
+    assert set(outcomes[0]) < set(outcomes[1])
+
+
+def test_where_every_arm_breaks_the_options_of_the_chosen_one_are_written():
+    """The base has none of the settings; the first of them counts as its own."""
+    weight = nn.Parameter(torch.ones(1))
+    base = torch.optim.SGD([weight], lr=0.1, momentum=0.3)
+    opt = SelfTuner(base, neighborhood=grid(lr=[0.5, 0.4], momentum=[0.9]))
+
+    def train():
+        for factor in (1.0, 1.0, math.nan, math.nan, math.nan, math.nan):
+            if opt.is_racing:
+                opt.step(lambda: weight.sum() * factor)  # noqa: B023
+
+    with pytest.warns(UserWarning, match="every arm of the race broke"):
+        train()
+    assert not opt.is_racing
+    assert opt.races[0].winner is None
+    assert torch.equal(weight, torch.ones(1))
+    group = opt.param_groups[0]
+    assert (group["lr"], group["momentum"]) == (0.5, 0.9)
+
+
+def test_ratios_and_scales_of_groups_are_kept_throughout(make_net, make_batches):
+    net = make_net()
+    groups = [
+        {"params": net.first.parameters(), "lr": 0.02, "lr_scale": 0.5},
+        {"params": net.norm.parameters(), "lr": 0.0},
+        {"params": net.last.parameters()},
+    ]
+    opt = SelfTuner(torch.optim.SGD(groups, lr=0.1), model=net, total_steps=LENGTH)
+    frozen = [p.clone() for p in net.norm.parameters()]
+    for x, y in make_batches(LENGTH):
+        announced = opt.rate
+        opt.step(lambda: F.cross_entropy(net(x), y))  # noqa: B023
+        rates = [group["lr"] for group in opt.param_groups]
+        assert rates == pytest.approx([rates[2] * 0.2 * 0.5, 0.0, rates[2]])
+        if len(opt.races) and opt.steps > opt.races[-1].step + opt.races[-1].minibatches:
+            assert rates[2] == announced
+    assert not opt.is_racing
+    assert all(map(torch.equal, frozen, net.norm.parameters()))
+
+
+@pytest.mark.parametrize("moment", ["before", "during", "after"])
+@pytest.mark.parametrize(
+    "options", [{}, {"idle": "host"}, {"neighborhood": grid(momentum=[0.5, 0.9])}]
+)
+def test_groups_that_are_added_keep_their_ratio_and_are_trained(
+    make_net, make_batches, moment, options
+):
+    net, late = make_net(), nn.Linear(6, 3)
+    opt = SelfTuner(
+        torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5),
+        model=net,
+        total_steps=LENGTH,
+        **options,
+    )
+    started = [p.clone() for p in late.parameters()]
+    added = False
+    for number, (x, y) in enumerate(make_batches(200)):
+        due = {"before": number == 0, "during": number == 4, "after": not opt.is_racing}[moment]
+        if due and not added:
+            assert (moment == "after") != opt.is_racing
+            opt.add_param_group({"params": list(late.parameters()), "lr": 0.4})
+            added = True
+        opt.step(lambda: F.cross_entropy(net(x) + late(x), y))  # noqa: B023
+        if added:
+            first, second = opt.param_groups
+            assert second["lr"] == pytest.approx(4 * first["lr"])
+            assert second["momentum"] == first["momentum"]
+    assert not opt.is_racing
+    assert not any(map(torch.equal, started, late.parameters()))
+    assert all(p.isfinite().all() for p in late.parameters())
+
+
+def test_ratios_of_added_groups_are_saved(make_net, make_batches, trained):
+    """Whoever loads builds its optimizer with all groups at once."""
+    batches, ends = make_batches(120), []
+    net, late = make_net(), nn.Linear(6, 3)
+    start = {name: p.clone() for name, p in late.state_dict().items()}
+    for at in (None, 3, 60):
+        torch.manual_seed(0)
+        net = make_net()
+        late.load_state_dict(start)
+        opt = SelfTuner(torch.optim.SGD(net.parameters(), lr=0.1), total_steps=LENGTH)
+        opt.add_param_group({"params": list(late.parameters()), "lr": 0.4})
+        for number, (x, y) in enumerate(batches):
+            if number == at:
+                state = opt.state_dict()
+                groups = [
+                    {"params": list(net.parameters())},
+                    {"params": list(late.parameters()), "lr": 0.4},
+                ]
+                opt = SelfTuner(torch.optim.SGD(groups, lr=0.1), total_steps=LENGTH)
+                opt.load_state_dict(state)
+            opt.step(lambda: F.cross_entropy(net(x) + late(x), y))  # noqa: B023
+        assert not opt.is_racing
+        ends.append((trained(net, opt), opt.rate))
+    assert ends[0] == ends[1] == ends[2]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_rates_in_tensors(make_net, make_batches, trained, bits, shared):
+    """Whoever compiles the step keeps its rate in a tensor; the run is that of plain numbers."""
+    runs = []
+    for in_tensors, idle in ((False, "device"), (True, "device"), (True, "host")):
+        torch.manual_seed(0)
+        net = make_net()
+        ratio = {"lr_scale": 0.1} if shared else {"lr": torch.tensor(1e-3) if in_tensors else 1e-3}
+        groups = [{"params": net.first.parameters()}, {"params": net.last.parameters(), **ratio}]
+        rate = torch.tensor(1e-2) if in_tensors else 1e-2
+        base = torch.optim.AdamW(groups, lr=rate, foreach=False)
+        opt = SelfTuner(base, model=net, total_steps=LENGTH, idle=idle)
+        for number, (x, y) in enumerate(make_batches(100)):
+            if number == 5:
+                late = {"params": list(net.norm.parameters())}
+                opt.add_param_group({**late, "lr": torch.tensor(1e-2) if in_tensors else 1e-2})
+            opt.step(lambda: F.cross_entropy(net(x), y))  # noqa: B023
+        assert not opt.is_racing
+        net.first.bias.data.zero_()  # before BatchNorm its gradient is rounding errors alone
+        runs.append((list(net.parameters()), opt.rate, [float(g["lr"]) for g in opt.param_groups]))
+    for weights, rate, rates in runs[1:]:
+        assert rate == pytest.approx(runs[0][1])
+        assert rates == pytest.approx(runs[0][2])
+        torch.testing.assert_close(weights, runs[0][0], rtol=1e-3, atol=1e-4)
+    assert bits(runs[1]) == bits(runs[2])
+
+
+def test_idle_arms_in_host_memory_make_the_same_run(make_run, make_batches, trained, kind):
+    ends = []
+    for idle in ("device", "host"):
+        torch.manual_seed(0)
+        net, opt, step = make_run(kind, total_steps=LENGTH, idle=idle)
+        for x, y in make_batches(100):
+            step(x, y)
+        assert not opt.is_racing
+        ends.append((trained(net, opt), [info.to_dict() for info in opt.races]))
+    assert ends[0] == ends[1]
