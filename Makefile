@@ -38,7 +38,7 @@ check: $(INSTALLED)  ## format, lint and types only
 
 bench: $(INSTALLED)  ## what one step costs beside the bare optimizer
 	$(BIN)/python benchmarks/step_cost.py
-	$(BIN)/python -m benchmarks.default_cost
+	$(BIN)/python -m benchmarks.race_cost
 
 # Runs of hours; started again it goes on. Data and text: see python -m benchmarks.quality --help
 QUALITY := OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.quality

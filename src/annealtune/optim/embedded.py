@@ -21,11 +21,13 @@ from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.averaging import WeightAverage, no_average
 from annealtune.optim.controls import Choices, Controls, Scales
+from annealtune.optim.gradient import RecordedGradient
 from annealtune.optim.loop_options import LoopOption
 from annealtune.optim.minibatch import Minibatch, scalar
 from annealtune.optim.objectives import AcceptOn, judge
 from annealtune.optim.probe import Probe, ProbeMode
 from annealtune.optim.random_state import RandomState
+from annealtune.optim.recorder import Function, Recorder
 from annealtune.optim.step_info import StepInfo
 from annealtune.optim.tentative import TentativeStep, Trial
 from annealtune.optim.wrapper import AnnealedWrapper
@@ -117,6 +119,7 @@ class EmbeddedTuner(AnnealedWrapper):
         self._judge = judge(owner, accept_on)
         self._picked: Setting | None = None  # ahead of its step
         self._probe = Probe(owner, model, buffers, base, probe_in)
+        self._recorder = Recorder(owner)
         self.averages = average
         self._average = WeightAverage(owner, base, model) if average else None
         self._reset_scratch()
@@ -133,7 +136,8 @@ class EmbeddedTuner(AnnealedWrapper):
     ) -> Any:
         """Make one iteration of Algorithm 2 on one minibatch and return its loss.
 
-        Either ``step(closure)``, where the closure returns the loss and may call ``zero_grad`` and
+        Either ``step()`` after the backward of a function that `record` has wrapped; or
+        ``step(closure)``, where the closure returns the loss and may call ``zero_grad`` and
         ``backward`` itself; or, with the gradient in place, ``step(loss=loss, probe=fn)``, where
         ``fn`` returns the loss on the same minibatch again.
 
@@ -166,6 +170,20 @@ class EmbeddedTuner(AnnealedWrapper):
         except BaseException:
             self._recover()
             raise
+
+    def record(self, function: Function) -> Function:
+        """Wrap the function that computes the loss of a minibatch; it does what it did before.
+
+        Calls with gradients on are remembered until the next `step`, which then needs no argument:
+        several calls are taken together, each times the factor that the loop applies to its loss.
+
+        Args:
+            function: returns a scalar loss, or a tuple that begins with one.
+
+        Raises:
+            TypeError: if it is no function; on a call, if it returns no scalar.
+        """
+        return self._recorder.wrap(function)
 
     @torch.no_grad()
     def propose(
@@ -253,6 +271,7 @@ class EmbeddedTuner(AnnealedWrapper):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base."""
+        self._recorder.forget_done()
         self._probe.forget_abandoned()
         super().zero_grad(set_to_none)
 
@@ -265,6 +284,10 @@ class EmbeddedTuner(AnnealedWrapper):
             if self._controls.loop_options:
                 self.prepare()  # the forward depends on it
         start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
+        calls = self._recorder.take()
+        if calls and closure is None and loss is None:
+            recorded = RecordedGradient(calls, self.base)
+            start, loss, probe = recorded.start, recorded.compared(), recorded.evaluate
         ways = {"closure": closure, "loss": loss, "probe": probe, "objective": objective}
         return Minibatch(owner, self._probe, **ways, judge=self._judge, start=start)
 

@@ -204,7 +204,7 @@ class RecordedGradient:
         return total
 
     def evaluate(self) -> Tensor:
-        """Make every call again without gradients; return the sum."""
+        """Make every call again at the present weights, without gradients; return the sum."""
         return self._sum([call.again().detach() for call in self._calls])
 
     @property

@@ -196,8 +196,9 @@ def _check(
         )
     if (closure is None) == (loss is None):
         raise TypeError(
-            f"{owner}.step() must be given a closure or loss=..., got "
-            f"{'neither' if closure is None else 'both'}; write opt.step(lambda: loss_fn(...))"
+            f"{owner}.step() must be given a closure or loss=..., or follow the backward of a "
+            f"function wrapped by opt.record(fn), got {'none' if closure is None else 'both'} of "
+            "these; write opt.step(lambda: loss_fn(...))"
         )
     if closure is None and probe is None and objective is None:
         raise TypeError(

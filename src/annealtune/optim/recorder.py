@@ -18,7 +18,7 @@ from torch import Tensor
 
 from annealtune.optim.random_state import RandomState
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class _Autocast(NamedTuple):
@@ -43,9 +43,12 @@ class Call:
     Args:
         owner: name of the optimizer's class, for messages.
         compute: the recorded function with its arguments.
+        differentiated: whether it counts only if its backward is made.
     """
 
-    def __init__(self, owner: str, compute: Callable[[], Any]) -> None:
+    def __init__(
+        self, owner: str, compute: Callable[[], Any], *, differentiated: bool = True
+    ) -> None:
         self._owner = owner
         self._compute = compute
         self._start = RandomState.capture()
@@ -53,6 +56,10 @@ class Call:
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
         self.loss = _loss_of(owner, self.result)
+        if not differentiated:
+            self.loss = self.loss.detach()
+            self.factor = torch.ones_like(self.loss)
+            return
         if not self.loss.requires_grad:
             raise ValueError(
                 f"{owner}.record(fn): the loss must depend on parameters that require a gradient, "
@@ -102,18 +109,26 @@ class Recorder:
     Args:
         owner: name of the optimizer's class, for messages.
         before_call: is called before a call that is remembered.
+        differentiates: whether only calls count that lead to a backward.
     """
 
-    def __init__(self, owner: str, before_call: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        owner: str,
+        before_call: Callable[[], None] | None = None,
+        *,
+        differentiates: bool = True,
+    ) -> None:
         self._owner = owner
         self._before_call = before_call
+        self._differentiates = differentiates
         self._calls: list[Call] = []
         self._losses: list[_SeenLoss] = []  # of calls that need not be repeated
         self._paused = False
         self.used = False  # whether a function was ever recorded
         self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
 
-    def wrap(self, function: _Function) -> _Function:
+    def wrap(self, function: Function) -> Function:
         """Return a function that does the same and is remembered.
 
         Raises:
@@ -133,8 +148,11 @@ class Recorder:
                 if loss.requires_grad:
                     self._losses.append(_SeenLoss(loss))
                 return result
-            self._before_call()
-            call = Call(self._owner, functools.partial(function, *args, **kwargs))
+            if self._before_call is not None:
+                self._before_call()
+            compute = functools.partial(function, *args, **kwargs)
+            with self.paused():  # a recorded function that it calls is a part of it
+                call = Call(self._owner, compute, differentiated=self._differentiates)
             self._calls.append(call)
             result, call.result = call.result, None
             return result

@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,9 +28,8 @@ from annealtune.optim.intake import Intake
 from annealtune.optim.loss_guard import LossGuard
 from annealtune.optim.race import Objective
 from annealtune.optim.races import Races
+from annealtune.optim.recorder import Function
 from annealtune.optim.wrapper import OptimizerWrapper
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # With a known length the rate is held and falls to nothing over this last part of the run.
 _DECAY = 0.25
@@ -176,7 +175,7 @@ class SelfTuner(OptimizerWrapper):
         self._left = self._present_rates()
         return minibatch.returned
 
-    def record(self, function: _Function) -> _Function:
+    def record(self, function: Function) -> Function:
         """Wrap the function that computes the loss of a minibatch; it does what it did before.
 
         Calls with gradients on are remembered until the next `step`, so that a race can compute the

@@ -14,10 +14,12 @@ from torch.optim import Optimizer
 from annealtune.annealing import Schedule, Setting, Strategy
 from annealtune.annealing.arguments import number
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
+from annealtune.optim.gradient import RecordedGradient
 from annealtune.optim.minibatch import scalar
 from annealtune.optim.presets import Preset, preset_temperature
 from annealtune.optim.probe import Probe
 from annealtune.optim.random_state import RandomState
+from annealtune.optim.recorder import Function, Recorder
 from annealtune.optim.snapshot import Snapshot
 from annealtune.optim.wrapper import AnnealedWrapper
 
@@ -138,6 +140,7 @@ class StochasticSA(AnnealedWrapper):
         )
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
         self._probe = Probe("StochasticSA", model, buffers, self.base, mode)
+        self._recorder = Recorder("StochasticSA", differentiates=False)
         self._epoch_tried = self._epoch_improved = 0
         self._reset_scratch()
 
@@ -146,13 +149,30 @@ class StochasticSA(AnnealedWrapper):
         """The radius of the first group."""
         return float(self.param_groups[0]["radius"])
 
+    def record(self, function: Function) -> Function:
+        """Wrap the function that computes the objective; a bare `step` then computes it again.
+
+        Calls with gradients on are remembered until the next `step`, though no gradient is needed;
+        those under ``torch.no_grad()`` are left alone.
+
+        Args:
+            function: returns a tensor of one element, or a tuple that begins with one.
+        """
+        return self._recorder.wrap(function)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Reset the gradients; recorded calls are forgotten."""
+        self._recorder.forget()
+        super().zero_grad(set_to_none)
+
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Try one random direction both ways on one minibatch; return the objective before.
 
         Args:
             closure: returns the objective, a number or a tensor of one element; called three times
-                without gradients, its ``backward`` calls are skipped.
+                without gradients, its ``backward`` calls are skipped. Not needed after a call of a
+                function that `record` has wrapped.
 
         Raises:
             NonFiniteLossError: if the objective at the current point is not finite.
@@ -160,17 +180,26 @@ class StochasticSA(AnnealedWrapper):
         """
         if closure is None and self._is_asked_to_initialise():
             return None
+        calls = self._recorder.take()
+        recorded = RecordedGradient(calls, self.base) if calls and closure is None else None
+        closure = closure if recorded is None else recorded.evaluate
         if not callable(closure):
-            raise TypeError(f"StochasticSA.step(closure) must be given a function, got {closure!r}")
+            raise TypeError(
+                "StochasticSA.step(closure) must be given a function, or follow the call of one "
+                f"that opt.record(fn) has wrapped, got {closure!r}"
+            )
         if not any(p.requires_grad for group in self.param_groups for p in group["params"]):
             raise ValueError(
                 "StochasticSA.step: at least one parameter must have requires_grad=True, for "
                 "frozen ones are not moved, got none"
             )
         try:
-            start = RandomState.capture()
-            with self._probe.plain_forward():
-                objective = closure()
+            start = RandomState.capture() if recorded is None else recorded.start
+            if recorded is not None and self._probe.mode == "train":
+                objective = recorded.compared()  # the caller has made this forward
+            else:
+                with self._probe.plain_forward():
+                    objective = closure()
             value = scalar("StochasticSA", "closure", objective)
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
