@@ -203,6 +203,7 @@ def check(kind, step, make_net, make_batches, bits, chosen):
             tuner.resolve(math.nan)
         # An option of the loop that was picked ahead stays until the step it was picked for.
         if getattr(tuner, "_picked", None) is not None and "drop" in tuner.neighborhood.options:
+            assert net.drop.p == tuner.prepare()["drop"], where
             net.drop.p = tuner.state_dict()["param_groups"][0]["annealtune"]["loop"]["drop"]
         weights = weights_of(net, tuner, bits)
         assert weights in (before, after), where
