@@ -39,7 +39,8 @@ class Intake:
         self._model = model
         self.recorder = Recorder(owner)
         self.forward = ForwardRecorder()
-        self._last: MinibatchGradient | None = None
+        self._closure: ClosureGradient | None = None  # of the step that is being made
+        self._made_by_us = False  # whether the gradients of the last closure were
         if model is not None:
             self.forward.attach(model, self)
 
@@ -74,10 +75,10 @@ class Intake:
         if closure is not None:
             compatibility.refuse_scaled_closure(self._owner)
             self.recorder.forget()
-            if isinstance(self._last, ClosureGradient) and self._last.made_by_us:
+            if self._made_by_us:
                 self._base.zero_grad()  # nobody else's: it need not wait for the next forward
-            self._last = ClosureGradient(self._owner, closure, self._base)
-            return self._last
+            self._closure = ClosureGradient(self._owner, closure, self._base)
+            return self._closure
         if not again:
             return UnknownGradient(self.recorder.take_losses())
         calls = self.recorder.take()
@@ -93,8 +94,12 @@ class Intake:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Remember nothing meanwhile: the step itself runs the caller's functions."""
-        with self.recorder.paused(), self.forward.pause():
-            yield
+        try:
+            with self.recorder.paused(), self.forward.pause():
+                yield
+        finally:  # a closure keeps its minibatch alive
+            self._made_by_us = self._closure is not None and self._closure.made_by_us
+            self._closure = None
 
     def end_replays(self) -> None:
         """From here on no loss is computed again: keep no minibatch alive, watch no forward."""
@@ -116,7 +121,7 @@ class Intake:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None}
+        return {**self.__dict__, "_closure": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
