@@ -147,18 +147,19 @@ class Standings:
         if not finite:
             self.spoilt += 1
             return
-        self.spoilt = 0
-        self.minibatches += 1
-        for arm, loss in losses.items():
-            if arm in finite:
-                self.losses[arm].append(loss)
-            else:
-                self.drop(arm, f"loss {loss} at minibatch {self.minibatches}")
+        longer = [
+            [*known, losses[arm]] if arm in finite else known
+            for arm, known in enumerate(self.losses)
+        ]
+        # All at once: the losses of the arms stay paired wherever a run is interrupted.
+        self.losses, self.minibatches, self.spoilt = longer, self.minibatches + 1, 0
+        for arm in losses.keys() - finite:
+            self.drop(arm, f"loss {losses[arm]} at minibatch {self.minibatches}")
 
     def drop(self, arm: int, reason: str) -> None:
         """Take an arm out of the race."""
-        self.live.remove(arm)
-        self.dropped[arm] = reason
+        live = [other for other in self.live if other != arm]
+        self.live, self.dropped = live, {**self.dropped, arm: reason}
 
     def drop_losers(self) -> None:
         """Drop the arms that are clearly worse than the leader, the worst first; two stay."""

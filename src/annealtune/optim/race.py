@@ -71,6 +71,7 @@ class Race:
     def step(self, minibatch: MinibatchGradient) -> None:
         """Let every live arm make its own step on one minibatch; drop those that clearly lose."""
         end = RandomState.capture()
+        self.arms.unseal()  # and so it stays where the step is interrupted
         first = self.arms.in_model
         losses: dict[int, float] = {}
         try:
@@ -85,7 +86,6 @@ class Race:
             raise
         finally:
             end.restore()
-            self.arms.seal()
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:

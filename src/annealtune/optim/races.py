@@ -52,7 +52,6 @@ class Races:
     Attributes:
         infos: the races that are over.
         race: the one that is on.
-        extra_steps: steps that the arms of all races made besides one a minibatch.
     """
 
     def __init__(
@@ -87,7 +86,6 @@ class Races:
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
-        self.extra_steps = 0
 
     def step(
         self, minibatch: MinibatchGradient, step: int, before: Buffers | None = None
@@ -111,6 +109,7 @@ class Races:
         self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
         if not self.race.is_over:
             return None
+        self.race.arms.unseal()  # the winner is brought into the model, the others go
         finish = self._after_all_broke if self.race.all_broke else self._finish
         return finish(self.race, step)
 
@@ -119,11 +118,21 @@ class Races:
         """The rate of the arm that leads; 0 before the first race."""
         return 0.0 if self.race is None else _rate(self.race.settings[self.race.arms.in_model])
 
+    @property
+    def extra_steps(self) -> int:
+        """Steps that the arms of all races made besides one a minibatch."""
+        if self.race is None:
+            return sum(info.extra_steps for info in self.infos)
+        return self.race.extra_steps + sum(info.extra_steps for info in self._before(self.race))
+
+    def _before(self, race: Race) -> list[RaceInfo]:
+        """Return the races before one; it may be among them if its end was interrupted."""
+        return [info for info in self.infos if info.step < race.began]
+
     def _finish(self, race: Race, step: int) -> Setting | None:
         """Draw the winner; go on from it, or start again at the rate that is made of it."""
         outcome = race.verdict(self._incumbent(race), _falling(race.settings), self._rng)
         winner = race.settings[outcome.winner]
-        self.extra_steps += race.extra_steps
         beyond = self._beyond(race.settings, winner)
         chosen = winner if beyond else self._believed(winner, race.settings)
         # An arm that has had this rate all along is exactly where the base would be with it.
@@ -147,7 +156,6 @@ class Races:
         chosen = race.settings[self._incumbent(race)]
         if self._neighborhood is None:
             chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
-        self.extra_steps += race.extra_steps
         race.arms.start_again()
         self._note(race, step, None, "all broke", chosen, restarted=True)
         self.race = None
@@ -225,7 +233,8 @@ class Races:
         """Return the arm with what the run would have without this race."""
         if self._neighborhood is not None:
             return self._own_arm
-        rate = self.infos[-1].rate if self.infos else self._centre
+        before = self._before(race)
+        rate = before[-1].rate if before else self._centre
         distances = [abs(math.log(_rate(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
 
@@ -270,7 +279,7 @@ class Races:
             extra_steps=race.extra_steps,
             restarted=restarted,
         )
-        self.infos.append(info)
+        self.infos = [*self._before(race), info]
         self._history.note(step, str(info))
 
     def state_dict(self) -> dict[str, Any]:
@@ -281,7 +290,6 @@ class Races:
             "centre": self._centre,
             "waited": self._waited,
             "spoilt": self._spoilt,
-            "extra_steps": self.extra_steps,
             "random": torch.tensor(words, dtype=torch.int64),
             "infos": [info.to_dict() for info in self.infos],
             "race": None if self.race is None else self.race.state_dict(),
@@ -308,7 +316,6 @@ class Races:
         self._rng.setstate((version, tuple(state["random"].tolist()), None))
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
-        self.extra_steps = state["extra_steps"]
         self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
         self.race = None
         if state["race"] is not None:

@@ -160,6 +160,7 @@ class SelfTuner(OptimizerWrapper):
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
+        self._left = None  # and so it stays where this step is interrupted
         minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
