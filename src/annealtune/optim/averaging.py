@@ -90,8 +90,7 @@ class WeightAverage:
         if self.is_swapped_in:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         present = self._tensors()
-        with torch.no_grad():
-            kept = [t.clone() for t in present]
+        kept = [t.detach().clone() for t in present]
         modules = [] if self._model is None else list(self._model.modules())
         buffers = guards.Buffers(modules, [])
 
