@@ -240,6 +240,7 @@ def test_an_interrupt_within_the_average_gives_the_weights_back(make_net, make_b
         net.norm.num_batches_tracked.fill_(3)  # by the forward in it, if that was reached
         assert bits(net.state_dict())["first.weight"] == before["first.weight"], number
         assert not tuner._average.is_swapped_in
+        assert torch.is_grad_enabled()
         twin = copy.deepcopy(tuner)
         by_closure(twin.model, twin, x, y)
     assert number > 10
