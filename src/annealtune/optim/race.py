@@ -190,6 +190,7 @@ class Race:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        self._allowance = Allowance(*state["allowance"])
         self.extra_steps = state["extra_steps"]
         self.standings.load_state_dict(state["standings"])
         self.arms.load_state_dict(state["arms"])
