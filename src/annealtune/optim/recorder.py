@@ -109,7 +109,7 @@ class Recorder:
                 return function(*args, **kwargs)
             if not self.remembers:
                 result = function(*args, **kwargs)
-                self._losses.append(_loss_of(self._owner, result).detach())
+                self._note_loss(_loss_of(self._owner, result))
                 return result
             call = Call(self._owner, functools.partial(function, *args, **kwargs))
             self._calls.append(call)
@@ -117,6 +117,12 @@ class Recorder:
             return result
 
         return recorded  # type: ignore[return-value]
+
+    def _note_loss(self, loss: Tensor) -> None:
+        """Keep a loss once its backward is made: one of a validation says nothing of the run."""
+        if loss.requires_grad:
+            value = loss.detach()
+            loss.register_hook(lambda _: self._losses.append(value))
 
     def take(self) -> list[Call]:
         """Return the calls whose backward was made since the last step, and forget all."""

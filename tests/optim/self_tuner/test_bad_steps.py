@@ -91,6 +91,14 @@ class TestNothingTellsHowTheLossIsComputed:
 
         refused(loop, TypeError, r"probe=\.\.\.\) must be callable, got 3", no_function)
 
+    @pytest.mark.parametrize("wrong", [0.3, None])
+    def test_a_probe_that_returns_no_loss(self, loop, wrong):
+        loss = loop.loss()
+        loss.backward()
+        with pytest.raises(ValueError, match=r"probe=\.\.\.\): in a race every arm needs its own"):
+            loop.optimizer.step(loss=loss, probe=lambda: wrong)
+        loop.steps(2)
+
     def test_a_closure_that_is_no_function(self, loop, refused):
         refused(loop, TypeError, "must be given a function", lambda: loop.optimizer.step(3))
 
