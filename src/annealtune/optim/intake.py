@@ -68,6 +68,11 @@ class Intake:
         """
         noted, self.buffers = self.forward.take()
         if loss is not None:
+            if again and probe is None:
+                raise TypeError(
+                    f"{self._owner}.step(loss=...) must be given probe=... too while a race is on: "
+                    "a function that computes the loss on the same minibatch again, got none"
+                )
             start = noted or RandomState.capture()
             if rng_state is not None:
                 start = start._replace(cpu=checked_state(self._owner, rng_state, start.cpu))

@@ -22,6 +22,7 @@ from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.guards import Buffers, buffers_kept
 from annealtune.optim.history import History
 from annealtune.optim.race import MOST_SPOILT, Objective, Race
+from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
@@ -296,7 +297,7 @@ class Races:
         }
 
     def check(self, state: dict[str, Any]) -> None:
-        """Refuse a state of another H.
+        """Refuse a state of another H, and a race of another model.
 
         Raises:
             ValueError: if it is one.
@@ -309,6 +310,8 @@ class Races:
                 "SelfTuner.load_state_dict: the state must come from a run with the same "
                 f"neighborhood, here {own}, got {settings}"
             )
+        if state["race"] is not None:
+            check_state(self._base, self._model, state["race"]["arms"]["origin"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""

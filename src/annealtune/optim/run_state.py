@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -164,12 +164,7 @@ class RunState:
         Raises:
             ValueError: if it has other tensors.
         """
-        own = [t.shape for t in self._tensors]
-        if [t.shape for t in state["tensors"]] != own:
-            raise ValueError(
-                "load_state_dict: the state of a race must come from a run with the same weights "
-                f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
-            )
+        check_state(self._base, self._model, state)
         for own_tensor, tensor in zip(self._tensors, state["tensors"], strict=True):
             own_tensor.copy_(tensor)
         parameters = [p for group in self._base.param_groups for p in group["params"]]
@@ -180,6 +175,20 @@ class RunState:
                     name: _placed(name, value, parameters[key]) for name, value in entry.items()
                 }
         self._kept = self._away(part)
+
+
+def check_state(base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
+    """Refuse the state of another model.
+
+    Raises:
+        ValueError: if it has other tensors.
+    """
+    own = [t.shape for t in _tensors(base, model)]
+    if [t.shape for t in state["tensors"]] != own:
+        raise ValueError(
+            "load_state_dict: the state of a race must come from a run with the same weights "
+            f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
+        )
 
 
 def _placed(name: str, value: Any, parameter: Tensor) -> Any:
