@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from annealtune.annealing.acceptance import metropolis
 from annealtune.annealing.neighborhood import Setting
+from annealtune.annealing.strategies.stored_settings import restored
 
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
@@ -306,6 +307,10 @@ class RaceInfo:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RaceInfo:
-        """Make it again from plain data."""
-        settings = tuple(Setting(options) for options in plain["settings"])
-        return cls(**{**plain, "settings": settings, "scores": tuple(plain["scores"])})
+        """Make it again from plain data, also from JSON, where keys are text and NaN is null."""
+        found = {
+            "settings": tuple(map(restored, plain["settings"])),
+            "scores": tuple(math.nan if s is None else s for s in plain["scores"]),
+            "dropped": {int(arm): reason for arm, reason in plain["dropped"].items()},
+        }
+        return cls(**{**plain, **found})
