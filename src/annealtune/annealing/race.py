@@ -10,7 +10,7 @@ import dataclasses
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from annealtune.annealing.acceptance import metropolis
@@ -221,15 +221,16 @@ class Standings:
         if len(self.live) == 1:
             return Outcome(self.live[0], "the only one left")
         leader = min(self.live, key=lambda arm: (scored(arm), arm != incumbent))
-        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
-        asked = [arm for arm in (incumbent, *below) if arm in self.live and arm != leader]
-        for arm, name in _cautious(asked, incumbent):
-            difference = worse(arm)
-            draw = rng.random()
-            if metropolis(0.0, difference.mean, difference.error, draw).accepted:
-                return Outcome(arm, f"{name}, level with the best")
         if leader == incumbent:
             return Outcome(leader, "the incumbent, and the best")
+        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
+        next_below = [arm for arm in below if arm in self.live and arm != incumbent][:1]
+        for arm in (incumbent, *next_below):
+            if arm in self.live:
+                difference = worse(arm)
+                if metropolis(0.0, *difference, draw=rng.random()).accepted:
+                    name = "the incumbent" if arm == incumbent else "a smaller rate"
+                    return Outcome(arm, f"{name}, level with the best")
         return Outcome(leader, "the best")
 
     def _window(self) -> int:
@@ -252,15 +253,6 @@ class Standings:
         self.dropped = dict(state["dropped"])
         self.minibatches = state["minibatches"]
         self.spoilt = state["spoilt"]
-
-
-def _cautious(asked: Sequence[int], incumbent: int) -> Iterable[tuple[int, str]]:
-    """Name the arms that the leader may give way to: the incumbent, then the next smaller rate."""
-    if incumbent in asked:
-        yield incumbent, "the incumbent"
-    others = [arm for arm in asked if arm != incumbent]
-    if others:
-        yield others[0], "a smaller rate"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -203,6 +203,8 @@ class Races:
     def _find_centre(self) -> float:
         if self._around is not None:
             return self._around
+        if self._neighborhood is not None and "lr" in self._neighborhood.options:
+            return math.nan  # every arm has its own
         return known_centre(self._base) or relative_centre(self._base, self._rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
