@@ -35,7 +35,7 @@ _LONG_WAIT = 100
 
 
 class Races:
-    """Finds the setting of a run by one race, or by a few where the winner is at the edge.
+    """Finds the setting of a run by one race, or by a few where the lowest rate wins.
 
     Args:
         base: makes the steps.
@@ -134,17 +134,17 @@ class Races:
         """Draw the winner; go on from it, or start again at the rate that is made of it."""
         outcome = race.verdict(self._incumbent(race), _falling(race.settings), self._rng)
         winner = race.settings[outcome.winner]
-        beyond = self._beyond(race.settings, winner)
-        chosen = winner if beyond else self._believed(winner, race.settings)
+        below = self._below(race.settings, winner)
+        chosen = winner if below else self._believed(winner, race.settings)
         # An arm that has had this rate all along is exactly where the base would be with it.
-        arm = None if beyond else _live_arm(race, chosen)
+        arm = None if below else _live_arm(race, chosen)
         if arm is None:
             race.arms.start_again()
         else:
             race.arms.switch_to(arm)
         self._note(race, step, outcome.winner, outcome.reason, chosen, restarted=arm is None)
-        self.race = self._started(beyond, step + 1) if beyond else None
-        return None if beyond else chosen
+        self.race = self._started(below, step + 1) if below else None
+        return None if below else chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
         """Start again far below, or with the incumbent of an H.
@@ -249,15 +249,14 @@ class Races:
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
-    def _beyond(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
-        """Return the arms of a further race if the winner is at the edge and one is allowed."""
-        rates = [_rate(setting) for setting in settings]
-        if self._neighborhood is not None or not self._allowance().fits(_ON_EACH_SIDE + 1):
-            return ()
-        if _rate(winner) == min(rates):
+    def _below(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
+        """Return the arms of a further race if the winner has the lowest rate and one is allowed.
+
+        There is none above the highest rate: what wins there is not believed in full anyway.
+        """
+        is_lowest = _rate(winner) == min(map(_rate, settings))
+        if self._neighborhood is None and is_lowest and self._allowance().fits(_ON_EACH_SIDE + 1):
             return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
-        if _rate(winner) == max(rates):
-            return _rates(_rate(winner), 0, _ON_EACH_SIDE)
         return ()
 
     def _note(
