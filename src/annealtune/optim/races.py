@@ -13,7 +13,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.race import Allowance, RaceInfo, allowance
+from annealtune.annealing.race import Allowance, RaceInfo, allowance, upward_belief
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import has_gradient, known_centre, relative_centre
@@ -26,8 +26,6 @@ from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
-# A short race favours large rates: a choice above the centre is believed half-way, in logarithms.
-_BELIEF_UPWARD = 0.5
 # Where every arm broke, the next race is held this far below.
 _FAR_BELOW = _SPACING**3
 # Steps without any gradient after which a word is due.
@@ -242,10 +240,10 @@ class Races:
         return distances.index(min(distances))
 
     def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
-        """Return what is made of the winner: a rate above the centre is believed half-way."""
+        """Return what is made of the winner: a rate above the centre is believed in part."""
         if self._neighborhood is not None or _rate(winner) <= self._centre:
             return winner
-        believed = self._centre * (_rate(winner) / self._centre) ** _BELIEF_UPWARD
+        believed = self._centre * (_rate(winner) / self._centre) ** upward_belief(self._total_steps)
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
