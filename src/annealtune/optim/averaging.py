@@ -100,7 +100,7 @@ class WeightAverage:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         present = self._tensors()
         with torch.no_grad():
-            # Only what is overwritten: in a race nothing is, and whoever writes there is an intruder.
+            # What is overwritten, and no more: in a race nobody may write, not even the same bits.
             kept = [t.clone() for t in present[: len(self._means)]]
         modules = [] if self._model is None else list(self._model.modules())
         buffers = guards.Buffers(modules, [])
