@@ -311,6 +311,14 @@ class RaceInfo:
             f"{won} ({self.reason}); rate {self.rate:.3g}{again}"
         )
 
+    def table(self) -> str:
+        """Return it with a line for each arm."""
+        lines = [str(self)]
+        for arm, (setting, score) in enumerate(zip(self.settings, self.scores, strict=True)):
+            fate = "won" if arm == self.winner else self.dropped.get(arm, "stayed to the end")
+            lines.append(f"  {setting!s:<28} score {score:<12.6g} {fate}")
+        return "\n".join(lines)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, from which `from_dict` makes it again."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import Allowance, Outcome, Standings
+from annealtune.annealing.race import Allowance, Outcome, RaceInfo, Standings
 from annealtune.optim import guards
 from annealtune.optim.arms import Arms
 from annealtune.optim.gradient import MinibatchGradient, active_scaler, gradients_are_finite
@@ -142,6 +142,23 @@ class Race:
             judged = (self._values.get(arm, [math.nan]) for arm in range(len(self.settings)))
             scores = list(map(statistics.fmean, judged))
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
+
+    def info(
+        self, step: int, winner: int | None, reason: str, rate: float, *, restarted: bool
+    ) -> RaceInfo:
+        """Return what there is to tell of a race that ended with a step."""
+        return RaceInfo(
+            step=self.began,
+            minibatches=step + 1 - self.began,
+            settings=self.settings,
+            scores=self.scores(),
+            dropped=dict(self.standings.dropped),
+            winner=winner,
+            reason=reason,
+            rate=rate,
+            extra_steps=self.extra_steps,
+            restarted=restarted,
+        )
 
     def _move(self, arm: int) -> None:
         """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
