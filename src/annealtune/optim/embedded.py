@@ -38,26 +38,22 @@ class EmbeddedTuner(AnnealedWrapper):
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
     the loss is measured again on the same minibatch, and the step is kept with probability
-    :math:`\min(1, e^{-worsening/T})` or undone bit for bit. An exception inside a step, Ctrl-C
-    too, undoes the step.
+    :math:`\min(1, e^{-worsening/T})` or undone bit for bit, also by an exception or Ctrl-C.
 
     Args:
         base: the optimizer whose steps are tried; any whose ``step`` needs no closure.
         model: the module that is trained; guards its buffers and replays its dropout.
         buffers: tensors to put back after an evaluation, where there is no module to give.
         neighborhood: H, or for each option the values to choose from: ``{"lr": [...]}`` is
-            ``grid(lr=[...])``; by default seven multiples of the base's learning rate. Groups of
-            different rates keep their ratios, ``lr_scale`` included: a rate of H is that of the
-            largest.
+            ``grid(lr=[...])``; by default seven multiples of the base's learning rate. Groups keep
+            the ratios of their rates, ``lr_scale`` too: a rate of H is that of the largest.
         temperature: a number (constant; 0 is greedy, ``math.inf`` accepts everything finite) or a
-            schedule; by default `Automatic`, in units of the worsenings that occur. One that
-            cools per epoch and is never told of one, by `cool`, warns after 1,000 steps; after
-            10,000 where ``epochs`` is given.
+            schedule; by default `Automatic`, in units of the worsenings that occur. One that cools
+            per epoch and is never told of one warns: call `cool`.
         strategy: another metaheuristic instead of simulated annealing: its name, such as
             ``"tabu"``, or an object.
         accept_on: what the accept test compares: ``"loss"``, ``"error"`` (one minus the accuracy)
-            or any function of (outputs, targets), for which the closure returns ``(loss, outputs,
-            targets)``; the gradient is that of the loss.
+            or a function of (outputs, targets); the closure returns ``(loss, outputs, targets)``.
         loop: options of the training loop that H may set too, by name: see `LoopOption`.
         group_scales: further factors for the groups of the base that have a ``"name"``: a number
             for their learning rate, or numbers by option.
