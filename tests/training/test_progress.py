@@ -43,6 +43,16 @@ class TestLive:
             assert re.search(rf"\b{name}\b", of_the_epoch), name
         assert re.search(r"\d:\d\d", of_the_run), "time left"
 
+    @pytest.mark.parametrize(("method", "named"), [("self-tuned", "rate"), ("sgd-sa", "accepted")])
+    def test_fits_into_80_columns(self, tiny, place, method, named):
+        console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+        run(tiny(method=method, epochs=2), place, progress=Live(console))
+        of_the_run = drawn(console)[-2]
+        assert re.search(rf"accuracy \d+\.\d\d%.* {named} \S+", of_the_run)
+        assert "12/12" in of_the_run
+        assert "━━━━" in of_the_run
+        assert "…" not in of_the_run
+
     def test_continues_where_the_run_was_left(self, tiny, place, console):
         class Leaving(Silent):
             def epoch(self, record):

@@ -128,7 +128,7 @@ BLOCK = {
 @pytest.mark.parametrize("case", BLOCK)
 def test_by_the_config(program, place, case):
     text, told = BLOCK[case]
-    (place / "run.toml").write_text(f"[sgd-sa]\n{text}\n")
+    (place / "run.toml").write_text(f'method = "sgd-sa"\n[sgd-sa]\n{text}\n')
     refused = program("train", "run.toml", "--out", "refused")
     assert refused.code == 2
     assert refused.err.startswith("annealtune: run.toml: ")
@@ -139,7 +139,9 @@ def test_by_the_config(program, place, case):
 
 
 def test_half_precision_and_the_next_minibatch(program):
-    refused = program("train", "--accept-batch", "next", "--precision", "fp16")
+    refused = program(
+        "train", "--method", "sgd-sa", "--accept-batch", "next", "--precision", "fp16"
+    )
     assert refused.code == 2
     assert "precision = 'fp16': must be fp32 or bf16 with sgd-sa.accept_batch" in refused.err
     other = program("config", "--method", "sgd", "--precision", "fp16", "--set", "augment=none")

@@ -134,6 +134,17 @@ def test_saving_and_copying_change_nothing(whole_run):
     assert quiet[1:] == whole_run("adamw", "record", disturb, total_steps=LENGTH)[1:]
 
 
+def test_scoring_changes_nothing_either_within_a_race(whole_run, make_batches):
+    def score(at, net, opt):
+        net.eval()
+        with opt.averaged(make_batches(2)):
+            net(make_batches(1)[0][0])
+        net.train()
+
+    quiet = whole_run("adamw", "record", total_steps=LENGTH)
+    assert quiet[1:] == whole_run("adamw", "record", score, total_steps=LENGTH)[1:]
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))])
 @pytest.mark.parametrize("way", ["record", "loss and probe", "closure"])
 def test_copies_are_the_same_run(whole_run, ways, loss_function, trained, copied, way):
