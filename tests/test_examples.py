@@ -44,6 +44,14 @@ PROMISES = {
         r"bred: .* test accuracy (\d+\.\d)%\nannealed: .* test accuracy (\d+\.\d)%",
         lambda bred, annealed: bred > 70 and annealed > 85,
     ),
+    "nothing_to_tune": (
+        r"AdamW: .*accuracy (\S+)%(?s:.*)Adagrad: .*accuracy (\S+)%(?s:.*)SGD: .*accuracy (\S+)%",
+        lambda *accuracies: min(accuracies) > 95,
+    ),
+    "own_loop": (
+        r"ratio (\d+)\ntest accuracy (\d+\.\d)%",
+        lambda ratio, accuracy: ratio == 10 and accuracy > 93,
+    ),
     "own_strategy": (
         r"lr=10.0 +\d+ +\S+ +(\d+\.\d)%(?s:.*)test accuracy (\d+\.\d)% with Patience",
         lambda accepted, accuracy: accepted < 20 and accuracy > 85,

@@ -25,6 +25,8 @@ from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
+# A centre by relative update is less sure than Adam's: a rate above it is believed more, by this.
+_DOUBT = 1.5
 # Where every arm broke, the next race is held this far below.
 _FAR_BELOW = _SPACING**3
 # Steps without any gradient after which a word is due.
@@ -204,7 +206,8 @@ class Races:
             return self._around
         if self._neighborhood is not None and "lr" in self._neighborhood.options:
             return math.nan  # every arm has its own
-        return known_centre(self._base) or relative_centre(self._base, self._rates)
+        known = known_centre(self._base)
+        return relative_centre(self._base, self._rates) if known is None else known
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
@@ -244,7 +247,9 @@ class Races:
         """Return what is made of the winner: a rate above the centre is believed in part."""
         if self._neighborhood is not None or _rate(winner) <= self._centre:
             return winner
-        believed = self._centre * (_rate(winner) / self._centre) ** upward_belief(self._total_steps)
+        is_relative = self._around is None and known_centre(self._base) is None
+        belief = upward_belief(self._total_steps) * (_DOUBT if is_relative else 1.0)
+        believed = self._centre * (_rate(winner) / self._centre) ** belief
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
