@@ -83,7 +83,9 @@ class TestHelp:
 
     def test_shows_the_choices(self, annealtune):
         _, out, _ = annealtune("train", "--help")
-        assert "sgd-sa|adamw-sa|ssa|scheduled-sgd|sgd|sgd-momentum|adamw|random-rate" in out
+        assert (
+            "self-tuned|sgd-sa|adamw-sa|ssa|scheduled-sgd|sgd|sgd-momentum|adamw|random-rate" in out
+        )
         assert "fp32|bf16|fp16" in out
 
     def test_without_arguments(self, annealtune):
@@ -105,7 +107,7 @@ class TestConfig:
 
     def test_flags_win_over_assignments_and_assignments_over_the_file(self, annealtune, tmp_path):
         (tmp_path / "a.toml").write_text(
-            "epochs = 7\nseed = 3\nbatch_size = 10\n[sgd-sa]\nlr = [1.0]"
+            "method = 'sgd-sa'\nepochs = 7\nseed = 3\nbatch_size = 10\n[sgd-sa]\nlr = [1.0]"
         )
         flags = ["--epochs", 9, "--set", "epochs=8", "--set", "seed=4", "--set", "sgd-sa.lr=[2.0]"]
         _, out, _ = annealtune("config", "a.toml", *flags)
@@ -173,7 +175,7 @@ class TestUsageErrors:
         [
             (["--model", "vgg17"], "model = 'vgg17': unknown; did you mean 'vgg1"),
             (["--data", "cifar"], "data = 'cifar': unknown; did you mean 'cifar10'?"),
-            (["--method", "sgdsa"], "method: input should be 'sgd-sa'"),
+            (["--method", "sgdsa"], "method: input should be 'self-tuned'"),
             (["--epochs", "0"], "epochs: input should be greater than or equal to 1, got 0"),
             (["--validation-fraction", "1.5"], "validation_fraction: "),
             (["--set", "sgd-sa.lr=[-0.1]"], "sgd-sa.lr.0: input should be greater than"),
@@ -268,8 +270,8 @@ class TestFactories:
         flags = ["--data", "mine:images", "--model", "mine:net", "--epochs", 1, "--batch-size", 10]
         code, out, err = annealtune("train", *flags)
         assert code == 0, err
-        assert "weights: runs/mine.images-mine.net-sgd-sa-seed0/best.safetensors" in out
-        assert annealtune("evaluate", "runs/mine.images-mine.net-sgd-sa-seed0")[0] == 0
+        assert "weights: runs/mine.images-mine.net-self-tuned-seed0/best.safetensors" in out
+        assert annealtune("evaluate", "runs/mine.images-mine.net-self-tuned-seed0")[0] == 0
 
     def test_from_the_installed_program_too(self, tmp_path):
         """Whose first place to look for modules is not the working directory."""
@@ -307,7 +309,7 @@ class TestFactories:
 
     def test_a_model_without_weights(self, refused):
         text = refused("train", *TINY, "--model", "mine:without_weights")
-        assert text.startswith("method = 'sgd-sa': ")
+        assert text.startswith("method = 'self-tuned': ")
         assert "empty parameter list" in text
 
     def test_a_factory_that_fails(self, refused):

@@ -185,7 +185,7 @@ def test_one_of_the_seeds_alone(vary):
     ("values", "options", "words"),
     [
         ({}, {"methods": ["sgdsa"]}, ["methods", "'sgdsa'", "did you mean 'sgd-sa'?"]),
-        ({}, {"methods": ["zzz"]}, ["'zzz'", "known: sgd-sa, adamw-sa, ssa"]),
+        ({}, {"methods": ["zzz"]}, ["'zzz'", "known: self-tuned, sgd-sa, adamw-sa, ssa"]),
         ({}, {"methods": ["../sgd"]}, ["'../sgd'", "unknown"]),
         ({}, {"methods": ["<script>"]}, ["'<script>'", "unknown"]),
         ({}, {"methods": ["sgd", "sgd"]}, ["methods", "sgd is there more than once"]),

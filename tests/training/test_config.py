@@ -17,6 +17,7 @@ from annealtune.training.config import FREE_KEYS, RunConfig, assign, from_values
 from annealtune.training.options import Options, TemperatureOptions
 
 METHODS = (
+    "self-tuned",
     "sgd-sa",
     "adamw-sa",
     "ssa",
@@ -536,8 +537,11 @@ def test_no_other_name_is_exported():
 
 def test_what_the_documentation_shows_is_a_config():
     page = (Path(__file__).parents[2] / "docs" / "runs.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    options = from_values(tomllib.loads(text)).options
+    texts = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    self_tuned, sgd_sa = map(tomllib.loads, texts)
+    assert self_tuned["self-tuned"].keys() == BLOCKS["self-tuned"].model_fields.keys()
+    from_values(self_tuned)
+    options = from_values(sgd_sa).options
     assert len(options.neighborhood()) == 7 * 2**5
     for block in ("sgd-sa", "adamw-sa"):
         new = BLOCKS[block].model_fields.keys() - TemperatureOptions.model_fields.keys()

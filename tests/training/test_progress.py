@@ -69,7 +69,7 @@ class TestLive:
         run(tiny(method=method, epochs=1), place, progress=Live(console))
         last = drawn(console)[-1]
         assert ("radius 0.01" in last) == (method == "ssa")
-        assert ("lr " in last) == (method == "adamw")
+        assert ("rate " in last) == (method == "adamw")
         assert ("accepted" in last) == (method == "ssa")
 
 

@@ -74,7 +74,7 @@ def test_a_single_table_is_a_list_of_one():
 
 
 def test_are_printed_and_read_again(program, place):
-    printed = program("config", "--set", f"sgd-sa.settings={WRITTEN}")
+    printed = program("config", "--method", "sgd-sa", "--set", f"sgd-sa.settings={WRITTEN}")
     assert printed.code == 0, printed.err
     block = tomllib.loads(printed.out)["sgd-sa"]
     assert block["settings"] == PAIR
@@ -168,7 +168,7 @@ def test_what_is_no_setting(method, case):
 )
 def test_what_does_not_fit_beside_them(block, told):
     with pytest.raises(ConfigError) as refused:
-        from_values({"sgd-sa": {"settings": PAIR, **block}})
+        from_values({"method": "sgd-sa", "sgd-sa": {"settings": PAIR, **block}})
     assert told in str(refused.value)
 
 

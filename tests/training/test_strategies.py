@@ -279,7 +279,8 @@ class TestShortFlags:
     @pytest.mark.parametrize("spelled", ["sgd-sa", "sgd_sa"])
     def test_win_over_the_file_and_keep_what_is_beside(self, program, place, spelled):
         (place / "run.toml").write_text(f"[{spelled}]\nlr = [0.5, 0.1]\nstrategy = 'tabu'\n")
-        printed = program("config", "run.toml", "--strategy", "hill-climbing")
+        flags = ("--method", "sgd-sa", "--strategy", "hill-climbing")
+        printed = program("config", "run.toml", *flags)
         block = tomllib.loads(printed.out)["sgd-sa"]
         assert block["strategy"] == "hill-climbing"
         assert block["lr"] == [0.5, 0.1]
