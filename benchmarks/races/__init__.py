@@ -18,7 +18,9 @@ to reach 1.00.
 The seed decides the initial weights, the minibatches and the dropout, and is the same for all
 methods. These are the tasks that the constants of the races were chosen on.
 
-- `task`: what a task is; `images`, `text`, `functions`, `tables`: the seventeen; `catalogue`: by name;
-- `methods`: the tuner, fixed rates and controls; `variants`: the library with another constant;
+- `task`: what a task is; `images`, `text`, `functions`, `tables`: the seventeen; `catalogue`: their
+  names;
+- `methods`: the tuner, fixed rates and controls; `oracle`: the search for the best fixed rate;
+  `variants`: the library with another constant;
 - `records`: the file; `table`: ratios, as Markdown.
 """

@@ -11,9 +11,9 @@ from typing import Any
 from annealtune.errors import DataError
 
 from . import __doc__ as package_text
-from . import records, table, variants
+from . import oracle, records, table, variants
 from .catalogue import NOT_FOR_SGD, TASKS
-from .methods import BASES, CONTROLS, GRIDS, METHODS, TUNERS, at_rate, run
+from .methods import BASES, CONTROLS, METHODS, TUNERS, at_rate, run
 from .records import Key
 from .task import Sources, Task
 
@@ -81,19 +81,20 @@ def _run_missing(options: argparse.Namespace) -> None:
             print(_progress(record), flush=True)
 
 
-def _keys(name: str, options: argparse.Namespace, known: table.Records) -> Iterator[Key]:
-    """Yield the runs on one task; the oracle's rate is known when its grid has been run."""
+def _keys(name: str, options: argparse.Namespace, known: oracle.Records) -> Iterator[Key]:
+    """Yield the runs on one task; every run is recorded before the next is asked for."""
     key = Key(name, 0, options.base, "", "", options.length_factor)
     if ORACLE in options.methods:
-        yield from (key._replace(method=at_rate(rate)) for rate in GRIDS[options.base])
-    best = table.oracle_rate(known, key)
+        while (run := oracle.next_key(known, key)) is not None:
+            yield run
+    best = oracle.oracle_rate(known, key)
     for seed in options.seeds:
         if best is not None:
             yield key._replace(seed=seed, method=at_rate(best))
         for method, variant in _columns(options):
             # A fixed 3e-3 is one of the grid.
-            run_as = at_rate(3e-3) if method == "held-3e-3" else method
-            yield key._replace(seed=seed, method=run_as, variant=variant)
+            name = at_rate(3e-3) if method == "held-3e-3" else method
+            yield key._replace(seed=seed, method=name, variant=variant)
 
 
 def _columns(options: argparse.Namespace) -> list[tuple[str, str]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .methods import GRIDS, TUNERS, at_rate
+from .methods import TUNERS, at_rate
+from .oracle import Records, oracle_rate
 from .records import Key
-
-Records = Mapping[Key, dict[str, Any]]
 
 # A run that breaks, or is worse than this, counts as this.
 WORST = 1000.0
@@ -30,23 +29,13 @@ class Cell:
     rates: tuple[float, ...]
     extra: tuple[float, ...]
 
-    def __str__(self) -> str:
-        return f"{geometric_mean(self.ratios):.3f}"
+    @property
+    def ratio(self) -> float:
+        return geometric_mean(self.ratios)
 
 
 def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
-
-
-def oracle_rate(records: Records, key: Key) -> float | None:
-    """Return the rate of the grid with the lowest test loss on seed 0; None if one is missing."""
-    losses = {}
-    for rate in GRIDS[key.base]:
-        record = records.get(key._replace(seed=0, method=at_rate(rate), variant=""))
-        if record is None:
-            return None
-        losses[rate] = math.inf if record["test"] is None else record["test"]
-    return min(losses, key=lambda rate: losses[rate])
 
 
 def ratio(test: float | None, best: float) -> float:
@@ -87,59 +76,46 @@ def markdown(
     base: str,
     length_factor: float,
 ) -> str:
-    """Return the table of one base and one length.
+    """Return the table of one base and one length, without what nothing is known of.
 
     Args:
         records: by key.
-        tasks: rows, of which those are left out that nothing is known of.
+        tasks: rows.
         seeds: over which the geometric mean is taken.
         columns: method and variant.
         base: name of the base.
         length_factor: of the runs.
     """
-    rows: dict[str, list[Cell | None]] = {}
-    best: dict[str, float] = {}
-    for task in tasks:
-        key = Key(task, 0, base, "", "", length_factor)
-        rate = oracle_rate(records, key)
-        if rate is None:
-            continue
-        cells = [cell(records, key._replace(method=m, variant=v), seeds) for m, v in columns]
+    keys = [Key(task, 0, base, "", "", length_factor) for task in tasks]
+    keys = [key for key in keys if oracle_rate(records, key) is not None]
+    shown = []
+    for method, variant in columns:
+        cells = [cell(records, key._replace(method=method, variant=variant), seeds) for key in keys]
         if any(cells):
-            best[task], rows[task] = rate, cells
-    if not rows:
+            name = " ".join(filter(None, (method, variant)))
+            shown += _tuner(name, cells) if method in TUNERS else [[name, *_ratios(cells)]]
+    if not shown:
         return "nothing is recorded for this table"
-    columns = [column for n, column in enumerate(columns) if any(r[n] for r in rows.values())]
-    shown = [n for n in range(len(next(iter(rows.values())))) if any(r[n] for r in rows.values())]
-    heads = [" ".join(filter(None, column)) for column in columns]
-    head = ["task", "oracle's rate"]
-    for (method, _), name in zip(columns, heads, strict=True):
-        head += [name, "rates", "extra"] if method in TUNERS else [name]
-    lines = [head, ["---"] * len(head)]
-    for task, cells in rows.items():
-        line = [task, f"{best[task]:g}"]
-        for number, (method, _) in zip(shown, columns, strict=True):
-            line += _texts(cells[number], is_tuner=method in TUNERS)
-        lines.append(line)
-    for name, summary in (("**geometric mean**", geometric_mean), ("**worst**", max)):
-        line = [name, ""]
-        for number, (method, _) in zip(shown, columns, strict=True):
-            known = [r[number] for r in rows.values() if r[number] is not None]
-            if summary is max:
-                text = f"{max(geometric_mean(c.ratios) for c in known):.3g}"
-            else:
-                text = f"{geometric_mean([ratio for c in known for ratio in c.ratios]):.3f}"
-            extra = [share for c in known for share in c.extra]
-            share = f"{100 * (max(extra) if summary is max else sum(extra) / len(extra)):.1f} %"
-            line += [f"**{text}**", "", share] if method in TUNERS else [f"**{text}**"]
-        lines.append(line)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    names = ["task", *(key.task for key in keys), "**geometric mean**", "**worst**"]
+    best = [f"{oracle_rate(records, key):g}" for key in keys]
+    head, *lines = zip(names, ["oracle's rate", *best, "", ""], *shown, strict=True)
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *lines))
 
 
-def _texts(known: Cell | None, *, is_tuner: bool) -> list[str]:
-    if known is None:
-        return [""] * (3 if is_tuner else 1)
-    if not is_tuner:
-        return [str(known)]
-    rates = ", ".join(f"{rate:.2g}" for rate in known.rates)
-    return [str(known), rates, f"{100 * sum(known.extra) / len(known.extra):.1f} %"]
+def _ratios(cells: Sequence[Cell | None]) -> list[str]:
+    """Return the ratio of each task, the mean of all runs, the worst task."""
+    known = [c for c in cells if c is not None]
+    mean = geometric_mean([value for c in known for value in c.ratios])
+    worst = max(c.ratio for c in known)
+    texts = ["" if c is None else f"{c.ratio:.3f}" for c in cells]
+    return [*texts, f"**{mean:.3f}**", f"**{worst:.3f}**"]
+
+
+def _tuner(name: str, cells: Sequence[Cell | None]) -> list[list[str]]:
+    """Return three columns: ratios, the rates of the seeds, extra steps."""
+    rates = ["" if c is None else ", ".join(f"{rate:.2g}" for rate in c.rates) for c in cells]
+    extra = [None if c is None else 100 * math.fsum(c.extra) / len(c.extra) for c in cells]
+    known = [share for share in extra if share is not None]
+    shares = ["" if share is None else f"{share:.1f} %" for share in extra]
+    summary = [f"{math.fsum(known) / len(known):.1f} %", f"{max(known):.1f} %"]
+    return [[name, *_ratios(cells)], ["rates", *rates, "", ""], ["extra", *shares, *summary]]
