@@ -79,6 +79,11 @@ class Deep(Task):
         return perceptron(196, *[40] * 9, 10)
 
 
+def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+
+
 class FineTunedShifted(Task):
     """A trained CNN with BatchNorm, trained on with 800 images that are shifted and noisy."""
 
@@ -101,14 +106,14 @@ class FineTunedShifted(Task):
         return network
 
     def _untrained(self) -> nn.Module:
-        layers: list[list[nn.Module]] = [
-            [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs)]
-            for inputs, outputs in ((1, 12), (12, 24), (24, 24))
-        ]
-        first, second, third = ([*pair, nn.ReLU()] for pair in layers)
-        pool = nn.MaxPool2d(2)
         return nn.Sequential(
-            *first, pool, *second, *third, nn.MaxPool2d(2), nn.Flatten(), nn.Linear(216, 10)
+            *_convolution(1, 12),
+            nn.MaxPool2d(2),
+            *_convolution(12, 24),
+            *_convolution(24, 24),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(216, 10),
         )
 
     def _pretrained(self) -> nn.Module:
