@@ -301,3 +301,12 @@ def test_standings_go_on_from_plain_data():
     assert second.state_dict() == whole.state_dict()
     assert second.verdict(0, [], random.Random(5)) == whole.verdict(0, [], random.Random(5))
     assert first.minibatches == 20  # untouched by the other
+
+
+def test_an_incumbent_that_leads_stays_also_where_a_smaller_rate_is_level():
+    standings = Standings(3)
+    for loss in (2.0, 1.5, 1.2, 1.0):
+        standings.add(dict.fromkeys(range(3), loss))
+    for seed in range(20):
+        outcome = standings.verdict(1, [2, 1, 0], random.Random(seed))
+        assert outcome.winner == 1

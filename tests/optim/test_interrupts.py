@@ -203,6 +203,7 @@ def check(kind, step, make_net, make_batches, bits, chosen):
             tuner.resolve(math.nan)
         # An option of the loop that was picked ahead stays until the step it was picked for.
         if getattr(tuner, "_picked", None) is not None and "drop" in tuner.neighborhood.options:
+            assert net.drop.p == tuner.prepare()["drop"], where
             net.drop.p = tuner.state_dict()["param_groups"][0]["annealtune"]["loop"]["drop"]
         weights = weights_of(net, tuner, bits)
         assert weights in (before, after), where
@@ -239,6 +240,7 @@ def test_an_interrupt_within_the_average_gives_the_weights_back(make_net, make_b
         net.norm.num_batches_tracked.fill_(3)  # by the forward in it, if that was reached
         assert bits(net.state_dict())["first.weight"] == before["first.weight"], number
         assert not tuner._average.is_swapped_in
+        assert torch.is_grad_enabled()
         twin = copy.deepcopy(tuner)
         by_closure(twin.model, twin, x, y)
     assert number > 10

@@ -10,11 +10,12 @@ import dataclasses
 import math
 import random
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from annealtune.annealing.acceptance import metropolis
 from annealtune.annealing.neighborhood import Setting
+from annealtune.annealing.strategies.stored_settings import restored
 
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
@@ -147,18 +148,19 @@ class Standings:
         if not finite:
             self.spoilt += 1
             return
-        self.spoilt = 0
-        self.minibatches += 1
-        for arm, loss in losses.items():
-            if arm in finite:
-                self.losses[arm].append(loss)
-            else:
-                self.drop(arm, f"loss {loss} at minibatch {self.minibatches}")
+        longer = [
+            [*known, losses[arm]] if arm in finite else known
+            for arm, known in enumerate(self.losses)
+        ]
+        # All at once: the losses of the arms stay paired wherever a run is interrupted.
+        self.losses, self.minibatches, self.spoilt = longer, self.minibatches + 1, 0
+        for arm in losses.keys() - finite:
+            self.drop(arm, f"loss {losses[arm]} at minibatch {self.minibatches}")
 
     def drop(self, arm: int, reason: str) -> None:
         """Take an arm out of the race."""
-        self.live.remove(arm)
-        self.dropped[arm] = reason
+        live = [other for other in self.live if other != arm]
+        self.live, self.dropped = live, {**self.dropped, arm: reason}
 
     def drop_losers(self) -> None:
         """Drop the arms that are clearly worse than the leader, the worst first; two stay."""
@@ -219,15 +221,16 @@ class Standings:
         if len(self.live) == 1:
             return Outcome(self.live[0], "the only one left")
         leader = min(self.live, key=lambda arm: (scored(arm), arm != incumbent))
-        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
-        asked = [arm for arm in (incumbent, *below) if arm in self.live and arm != leader]
-        for arm, name in _cautious(asked, incumbent):
-            difference = worse(arm)
-            draw = rng.random()
-            if metropolis(0.0, difference.mean, difference.error, draw).accepted:
-                return Outcome(arm, f"{name}, level with the best")
         if leader == incumbent:
             return Outcome(leader, "the incumbent, and the best")
+        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
+        next_below = [arm for arm in below if arm in self.live and arm != incumbent][:1]
+        for arm in (incumbent, *next_below):
+            if arm in self.live:
+                difference = worse(arm)
+                if metropolis(0.0, *difference, draw=rng.random()).accepted:
+                    name = "the incumbent" if arm == incumbent else "a smaller rate"
+                    return Outcome(arm, f"{name}, level with the best")
         return Outcome(leader, "the best")
 
     def _window(self) -> int:
@@ -250,15 +253,6 @@ class Standings:
         self.dropped = dict(state["dropped"])
         self.minibatches = state["minibatches"]
         self.spoilt = state["spoilt"]
-
-
-def _cautious(asked: Sequence[int], incumbent: int) -> Iterable[tuple[int, str]]:
-    """Name the arms that the leader may give way to: the incumbent, then the next smaller rate."""
-    if incumbent in asked:
-        yield incumbent, "the incumbent"
-    others = [arm for arm in asked if arm != incumbent]
-    if others:
-        yield others[0], "a smaller rate"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,6 +299,10 @@ class RaceInfo:
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RaceInfo:
-        """Make it again from plain data."""
-        settings = tuple(Setting(options) for options in plain["settings"])
-        return cls(**{**plain, "settings": settings, "scores": tuple(plain["scores"])})
+        """Make it again from plain data, also from JSON, where keys are text and NaN is null."""
+        found = {
+            "settings": tuple(map(restored, plain["settings"])),
+            "scores": tuple(math.nan if s is None else s for s in plain["scores"]),
+            "dropped": {int(arm): reason for arm, reason in plain["dropped"].items()},
+        }
+        return cls(**{**plain, **found})

@@ -39,11 +39,13 @@ class Arms:
         if arm == self.in_model:
             return
         state = self._idle[arm]
-        try:
-            state.exchange()
-        finally:  # an exchange that is interrupted is ended first
-            del self._idle[arm]
-            self._idle[self.in_model], self.in_model = state, arm
+        idle = {**self._idle, self.in_model: state}
+        del idle[arm]
+
+        def note() -> None:
+            self._idle, self.in_model = idle, arm
+
+        state.exchange(note)
 
     def drop(self, arm: int, successor: int) -> None:
         """Forget an arm; if it is in the model, its successor takes its place."""
@@ -59,11 +61,15 @@ class Arms:
         """Take in a group that was added to the base."""
         for state in (self._origin, *self._idle.values()):
             state.include(group["params"], group)
-        self._sealed = None
+        self.unseal()
 
     def seal(self) -> None:
         """Note the weights as ours."""
         self._sealed = self._marks()
+
+    def unseal(self) -> None:
+        """Let the weights be written until they are sealed again."""
+        self._sealed = None
 
     def is_sealed(self) -> bool:
         """Tell whether nobody has written into the weights since, as far as can be seen."""
@@ -77,7 +83,7 @@ class Arms:
         return RunState(self._base, self._model, on_host=self._on_host)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sealed": None}  # a copy has tensors of its own
+        return {**self.__dict__, "_sealed": None}  # the weights of a copy lie somewhere else
 
     def state_dict(self) -> dict[str, Any]:
         """Return the arms that are not in the model, and the place to start again from."""

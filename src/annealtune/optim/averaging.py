@@ -99,8 +99,7 @@ class WeightAverage:
         if self.is_swapped_in:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         present = self._tensors()[: len(self._means)]  # what has no average stays as it is
-        with torch.no_grad():
-            kept = [t.clone() for t in present]
+        kept = [t.detach().clone() for t in present]
         modules = [] if self._model is None else list(self._model.modules())
         buffers = guards.Buffers(modules, [])
 

@@ -315,13 +315,15 @@ class EmbeddedTuner(AnnealedWrapper):
     def _make(self, setting: Setting, value: float, start: RandomState) -> None:
         if self._average is not None:
             self._average.add()  # weights enter it when their loss is known to be finite
-        self._tentative.make(Trial(setting, value, start, RandomState.capture()))
         self._picked = None
+        self._tentative.make(Trial(setting, value, start, RandomState.capture()))
 
     def _recover(self) -> None:
         """Undo whatever of a step was under way when it was cut off."""
         self._probe.end()
         self._tentative.recover()
+        if self._picked is None:
+            self._controls.put_back()  # what the loop was given of a pick that is lost
 
     def _refuse_pending(self, method: str) -> None:
         owner, trial = type(self).__name__, self._tentative.trial

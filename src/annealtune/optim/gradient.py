@@ -132,11 +132,7 @@ class GivenGradient:
 
     def again(self) -> Tensor:
         """Compute the loss again and its gradient."""
-        if self._probe is None:
-            raise TypeError(
-                f"{self._owner}.step(loss=...) must be given probe=... too while a race is on: a "
-                "function that computes the loss on the same minibatch again, got none"
-            )
+        assert self._probe is not None  # the intake has seen to it
         self._base.zero_grad()
         self._start.restore()
         with torch.enable_grad():

@@ -41,7 +41,8 @@ class Intake:
         self.recorder = Recorder(owner, before_call=self._note_forward)
         self.forward = ForwardRecorder(buffers=True)
         self.buffers: guards.Buffers | None = None
-        self._last: MinibatchGradient | None = None
+        self._closure: ClosureGradient | None = None  # of the step that is being made
+        self._made_by_us = False  # whether the gradients of the last closure were
         self.begin_replays()
 
     def take(
@@ -67,6 +68,11 @@ class Intake:
         """
         noted, self.buffers = self.forward.take()
         if loss is not None:
+            if again and probe is None:
+                raise TypeError(
+                    f"{self._owner}.step(loss=...) must be given probe=... too while a race is on: "
+                    "a function that computes the loss on the same minibatch again, got none"
+                )
             start = noted or RandomState.capture()
             if rng_state is not None:
                 start = start._replace(cpu=checked_state(self._owner, rng_state, start.cpu))
@@ -77,10 +83,10 @@ class Intake:
             self.recorder.forget()
             if again and self._model is not None:
                 self.buffers = guards.Buffers(list(self._model.modules()), [])
-            if isinstance(self._last, ClosureGradient) and self._last.made_by_us:
+            if self._made_by_us:
                 self._base.zero_grad()  # nobody else's: it need not wait for the next forward
-            self._last = ClosureGradient(self._owner, closure, self._base)
-            return self._last
+            self._closure = ClosureGradient(self._owner, closure, self._base)
+            return self._closure
         if not again:
             return UnknownGradient(self.recorder.take_losses())
         calls = self.recorder.take()
@@ -96,8 +102,12 @@ class Intake:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """Remember nothing meanwhile: the step itself runs the caller's functions."""
-        with self.recorder.paused(), self.forward.pause():
-            yield
+        try:
+            with self.recorder.paused(), self.forward.pause():
+                yield
+        finally:  # a closure keeps its minibatch alive
+            self._made_by_us = self._closure is not None and self._closure.made_by_us
+            self._closure = None
 
     def begin_replays(self) -> None:
         """From here on losses are computed again."""
@@ -131,7 +141,7 @@ class Intake:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_last": None, "buffers": None}
+        return {**self.__dict__, "_closure": None, "buffers": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

@@ -16,13 +16,16 @@ from annealtune.optim.loss_watch import LossWatch
 
 # What is left of the rate, and how often it may be cut.
 _CUT, _MOST_CUTS = 0.25, 20
+# After this many sound looks in a row the data is blamed for a loss that is not finite, once.
+_TRUSTED = 8
 
 
 class LossGuard:
     """Looks at the loss now and then and keeps the weights to go back to: their average.
 
     Weights enter the average only when the loss at them is known to be sound. So it costs no copy
-    of its own to be safe, and no step waits for the device but one in eight.
+    of its own to be safe, and no step waits for the device but one in eight. A loss that is not
+    finite after many sound ones is put down to the data of a minibatch: the rate is not cut then.
 
     Args:
         base: the optimizer of the run.
@@ -48,6 +51,7 @@ class LossGuard:
         self._history = history
         self._watch = LossWatch(sign)
         self._cuts = 0
+        self._sound = 0  # looks in a row
         self.average = WeightAverage("SelfTuner", base, model, latest=not average)
 
     @property
@@ -88,6 +92,7 @@ class LossGuard:
             if look.is_broken and self._may_cut(look.loss, step):
                 self._go_back(look.loss, step, rate)
                 return False
+        self._sound += 1
         self.average.add()
         return True
 
@@ -103,14 +108,16 @@ class LossGuard:
         )
 
     def _go_back(self, loss: float, step: int, rate: float) -> None:
-        self._cuts += 1
+        cut = 1.0 if self._sound >= _TRUSTED and not math.isfinite(loss) else _CUT
+        self._cuts += cut < 1
+        self._sound = 0
         self.average.put()
         self._base.state.clear()
         self._watch.start_again()
         self._history.say(
             step,
             f"the loss broke ({loss:.4g}): back to the last safe weights, with a rate of "
-            f"{rate * _CUT:.3g}",
+            f"{rate * cut:.3g}",
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -118,6 +125,7 @@ class LossGuard:
         return {
             "watch": self._watch.state_dict(),
             "cuts": self._cuts,
+            "sound": self._sound,
             "average": self.average.state_dict(),
         }
 
@@ -132,5 +140,5 @@ class LossGuard:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._watch.load_state_dict(state["watch"])
-        self._cuts = state["cuts"]
+        self._cuts, self._sound = state["cuts"], state["sound"]
         self.average.load_state_dict(state["average"])

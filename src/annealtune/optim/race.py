@@ -71,6 +71,7 @@ class Race:
     def step(self, minibatch: MinibatchGradient) -> None:
         """Let every live arm make its own step on one minibatch; drop those that clearly lose."""
         end = RandomState.capture()
+        self.arms.unseal()  # and so it stays where the step is interrupted
         first = self.arms.in_model
         losses: dict[int, float] = {}
         try:
@@ -85,7 +86,6 @@ class Race:
             raise
         finally:
             end.restore()
-            self.arms.seal()
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:
@@ -118,6 +118,12 @@ class Race:
             self._values = {arm: self._judged(arm) for arm in list(self.standings.live)}
         finally:
             self.arms.seal()
+        counts = {len(values) for values in self._values.values()}
+        if len(counts) > 1:
+            raise ValueError(
+                "SelfTuner(objective=...) must return as many numbers for one arm as for "
+                f"another, for they are compared one by one, got {sorted(counts)} of them"
+            )
         for arm, values in self._values.items():
             if not all(map(math.isfinite, values)) and len(self.standings.live) > 1:
                 self.standings.drop(arm, f"objective {values}")
@@ -162,20 +168,7 @@ class Race:
         assert self._objective is not None
         with _unchanged(self._base, self._model):
             values = self._objective()
-        if isinstance(values, Tensor):
-            values = values.detach().double().flatten().tolist()
-        elif isinstance(values, int | float):
-            values = [values]
-        try:
-            numbers = [float(value) for value in values]
-        except (TypeError, ValueError):
-            numbers = []
-        if not numbers:
-            raise TypeError(
-                "SelfTuner(objective=...) must return a number, or several that are compared one "
-                f"by one, got {values!r}"
-            )
-        return numbers
+        return _numbers(values)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""
@@ -190,9 +183,33 @@ class Race:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        self._allowance = Allowance(*state["allowance"])
         self.extra_steps = state["extra_steps"]
         self.standings.load_state_dict(state["standings"])
         self.arms.load_state_dict(state["arms"])
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return what an objective returned as numbers.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    given = values
+    if isinstance(values, Tensor):
+        values = values.detach().double().flatten().tolist()
+    elif isinstance(values, int | float):
+        values = [values]
+    try:
+        numbers = [] if isinstance(values, str | bytes) else [float(value) for value in values]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise TypeError(
+            "SelfTuner(objective=...) must return a number, or several that are compared one by "
+            f"one, got {given!r}"
+        )
+    return numbers
 
 
 @contextlib.contextmanager

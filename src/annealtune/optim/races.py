@@ -22,6 +22,7 @@ from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.guards import Buffers, buffers_kept
 from annealtune.optim.history import History
 from annealtune.optim.race import MOST_SPOILT, Objective, Race
+from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
@@ -34,7 +35,7 @@ _LONG_WAIT = 100
 
 
 class Races:
-    """Finds the setting of a run by one race, or by a few where the winner is at the edge.
+    """Finds the setting of a run by one race, or by a few where the lowest rate wins.
 
     Args:
         base: makes the steps.
@@ -52,7 +53,6 @@ class Races:
     Attributes:
         infos: the races that are over.
         race: the one that is on.
-        extra_steps: steps that the arms of all races made besides one a minibatch.
     """
 
     def __init__(
@@ -87,7 +87,6 @@ class Races:
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
-        self.extra_steps = 0
 
     def step(
         self, minibatch: MinibatchGradient, step: int, before: Buffers | None = None
@@ -111,6 +110,7 @@ class Races:
         self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
         if not self.race.is_over:
             return None
+        self.race.arms.unseal()  # the winner is brought into the model, the others go
         finish = self._after_all_broke if self.race.all_broke else self._finish
         return finish(self.race, step)
 
@@ -119,22 +119,32 @@ class Races:
         """The rate of the arm that leads; 0 before the first race."""
         return 0.0 if self.race is None else _rate(self.race.settings[self.race.arms.in_model])
 
+    @property
+    def extra_steps(self) -> int:
+        """Steps that the arms of all races made besides one a minibatch."""
+        if self.race is None:
+            return sum(info.extra_steps for info in self.infos)
+        return self.race.extra_steps + sum(info.extra_steps for info in self._before(self.race))
+
+    def _before(self, race: Race) -> list[RaceInfo]:
+        """Return the races before one; it may be among them if its end was interrupted."""
+        return [info for info in self.infos if info.step < race.began]
+
     def _finish(self, race: Race, step: int) -> Setting | None:
         """Draw the winner; go on from it, or start again at the rate that is made of it."""
         outcome = race.verdict(self._incumbent(race), _falling(race.settings), self._rng)
         winner = race.settings[outcome.winner]
-        self.extra_steps += race.extra_steps
-        beyond = self._beyond(race.settings, winner)
-        chosen = winner if beyond else self._believed(winner, race.settings)
+        below = self._below(race.settings, winner)
+        chosen = winner if below else self._believed(winner, race.settings)
         # An arm that has had this rate all along is exactly where the base would be with it.
-        arm = None if beyond else _live_arm(race, chosen)
+        arm = None if below else _live_arm(race, chosen)
         if arm is None:
             race.arms.start_again()
         else:
             race.arms.switch_to(arm)
         self._note(race, step, outcome.winner, outcome.reason, chosen, restarted=arm is None)
-        self.race = self._started(beyond, step + 1) if beyond else None
-        return None if beyond else chosen
+        self.race = self._started(below, step + 1) if below else None
+        return None if below else chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
         """Start again far below, or with the incumbent of an H.
@@ -147,7 +157,6 @@ class Races:
         chosen = race.settings[self._incumbent(race)]
         if self._neighborhood is None:
             chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
-        self.extra_steps += race.extra_steps
         race.arms.start_again()
         self._note(race, step, None, "all broke", chosen, restarted=True)
         self.race = None
@@ -194,6 +203,8 @@ class Races:
     def _find_centre(self) -> float:
         if self._around is not None:
             return self._around
+        if self._neighborhood is not None and "lr" in self._neighborhood.options:
+            return math.nan  # every arm has its own
         return known_centre(self._base) or relative_centre(self._base, self._rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
@@ -225,7 +236,8 @@ class Races:
         """Return the arm with what the run would have without this race."""
         if self._neighborhood is not None:
             return self._own_arm
-        rate = self.infos[-1].rate if self.infos else self._centre
+        before = self._before(race)
+        rate = before[-1].rate if before else self._centre
         distances = [abs(math.log(_rate(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
 
@@ -237,15 +249,14 @@ class Races:
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
-    def _beyond(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
-        """Return the arms of a further race if the winner is at the edge and one is allowed."""
-        rates = [_rate(setting) for setting in settings]
-        if self._neighborhood is not None or not self._allowance().fits(_ON_EACH_SIDE + 1):
-            return ()
-        if _rate(winner) == min(rates):
+    def _below(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
+        """Return the arms of a further race if the winner has the lowest rate and one is allowed.
+
+        There is none above the highest rate: what wins there is not believed in full anyway.
+        """
+        is_lowest = _rate(winner) == min(map(_rate, settings))
+        if self._neighborhood is None and is_lowest and self._allowance().fits(_ON_EACH_SIDE + 1):
             return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
-        if _rate(winner) == max(rates):
-            return _rates(_rate(winner), 0, _ON_EACH_SIDE)
         return ()
 
     def _note(
@@ -270,7 +281,7 @@ class Races:
             extra_steps=race.extra_steps,
             restarted=restarted,
         )
-        self.infos.append(info)
+        self.infos = [*self._before(race), info]
         self._history.note(step, str(info))
 
     def state_dict(self) -> dict[str, Any]:
@@ -281,14 +292,13 @@ class Races:
             "centre": self._centre,
             "waited": self._waited,
             "spoilt": self._spoilt,
-            "extra_steps": self.extra_steps,
             "random": torch.tensor(words, dtype=torch.int64),
             "infos": [info.to_dict() for info in self.infos],
             "race": None if self.race is None else self.race.state_dict(),
         }
 
     def check(self, state: dict[str, Any]) -> None:
-        """Refuse a state of another H.
+        """Refuse a state of another H, and a race of another model.
 
         Raises:
             ValueError: if it is one.
@@ -301,6 +311,8 @@ class Races:
                 "SelfTuner.load_state_dict: the state must come from a run with the same "
                 f"neighborhood, here {own}, got {settings}"
             )
+        if state["race"] is not None:
+            check_state(self._base, self._model, state["race"]["arms"]["origin"])
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
@@ -308,7 +320,6 @@ class Races:
         self._rng.setstate((version, tuple(state["random"].tolist()), None))
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
-        self.extra_steps = state["extra_steps"]
         self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
         self.race = None
         if state["race"] is not None:

@@ -91,18 +91,6 @@ class Call:
         return self._start
 
 
-class _SeenLoss:
-    """A loss that need not be computed again, and whether it was trained on."""
-
-    def __init__(self, loss: Tensor) -> None:
-        self.loss = loss.detach()
-        self.is_done = False
-        loss.register_hook(self._note_backward)
-
-    def _note_backward(self, gradient: Tensor) -> None:
-        self.is_done = True
-
-
 class Recorder:
     """The calls of recorded functions since the last step.
 
@@ -123,7 +111,7 @@ class Recorder:
         self._before_call = before_call
         self._differentiates = differentiates
         self._calls: list[Call] = []
-        self._losses: list[_SeenLoss] = []  # of calls that need not be repeated
+        self._losses: list[Tensor] = []  # of calls that need not be repeated
         self._paused = False
         self.used = False  # whether a function was ever recorded
         self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
@@ -144,9 +132,7 @@ class Recorder:
                 return function(*args, **kwargs)
             if not self.remembers:
                 result = function(*args, **kwargs)
-                loss = _loss_of(self._owner, result)
-                if loss.requires_grad:
-                    self._losses.append(_SeenLoss(loss))
+                self._note_loss(_loss_of(self._owner, result))
                 return result
             if self._before_call is not None:
                 self._before_call()
@@ -159,6 +145,12 @@ class Recorder:
 
         return recorded  # type: ignore[return-value]
 
+    def _note_loss(self, loss: Tensor) -> None:
+        """Keep a loss once its backward is made: one of a validation says nothing of the run."""
+        if loss.requires_grad:
+            value = loss.detach()
+            loss.register_hook(lambda _: self._losses.append(value))
+
     def take(self) -> list[Call]:
         """Return the calls whose backward was made since the last step, and forget all."""
         calls = [call for call in self._calls if call.is_done]
@@ -167,7 +159,7 @@ class Recorder:
 
     def take_losses(self) -> list[Tensor]:
         """Return the losses whose backward was made since the last step, and forget all."""
-        losses = [seen.loss for seen in self._losses if seen.is_done]
+        losses = self._losses
         self.forget()
         return losses
 
@@ -182,7 +174,7 @@ class Recorder:
         """
         if not self._paused:
             self._calls = [call for call in self._calls if not call.is_done]
-            self._losses = [seen for seen in self._losses if not seen.is_done]
+            self._losses = []
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,12 +21,14 @@ class _Exchange:
     Attributes:
         parts: that are done, three a tensor.
         moved: the tensor that is on its way.
-        optimizer: what the base is given, and what it had before.
+        incoming: the optimizer's part that the base is given.
+        outgoing: the one that it had before.
     """
 
     parts: int = 0
     moved: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
-    optimizer: tuple[dict[str, Any], dict[str, Any]] | None = None
+    incoming: dict[str, Any] | None = None
+    outgoing: dict[str, Any] | None = None
 
 
 class RunState:
@@ -64,16 +66,20 @@ class RunState:
         self._kept: dict[str, Any] = self._away(copy.deepcopy(_optimizer_part(base)))
 
     @torch.no_grad()
-    def exchange(self) -> None:
-        """Give the model this state and take the one it had; an interruption waits for the end."""
+    def exchange(self, then: Callable[[], None] | None = None) -> None:
+        """Give the model this state and take the one it had; an interruption waits for the end.
+
+        Args:
+            then: notes who is where now; it may be called twice.
+        """
         exchange = _Exchange()
         try:
-            self._carry_out(exchange)
+            self._carry_out(exchange, then)
         except BaseException:
-            self._carry_out(exchange)
+            self._carry_out(exchange, then)
             raise
 
-    def _carry_out(self, exchange: _Exchange) -> None:
+    def _carry_out(self, exchange: _Exchange, then: Callable[[], None] | None) -> None:
         """Do what is left of an exchange; a part that was interrupted can be made once more."""
         pairs = list(zip(_tensors(self._base, self._model), self._tensors, strict=True))
         while exchange.parts < 3 * len(pairs):
@@ -86,16 +92,26 @@ class RunState:
                 case _:
                     theirs.copy_(exchange.moved)
             exchange.parts += 1
-        if exchange.optimizer is None:
-            exchange.optimizer = self._back(self._kept), _optimizer_part(self._base)
-        new, old = exchange.optimizer
-        _write_optimizer_part(self._base, new)
-        self._kept = self._away(old)
+        if exchange.incoming is None:
+            exchange.incoming = self._back(self._kept)
+        if exchange.outgoing is None:
+            exchange.outgoing = _optimizer_part(self._base)
+        _write_optimizer_part(self._base, exchange.incoming)
+        self._kept = self._away(exchange.outgoing)
         guards.show_new_weights([] if self._model is None else list(self._model.modules()))
+        if then is not None:
+            then()
 
     @torch.no_grad()
     def put(self) -> None:
-        """Give the model a copy of this state and forget the one it had."""
+        """Give the model a copy of this state and forget the one it had, interrupted or not."""
+        try:
+            self._put()
+        except BaseException:
+            self._put()
+            raise
+
+    def _put(self) -> None:
         for ours, theirs in zip(_tensors(self._base, self._model), self._tensors, strict=True):
             ours.copy_(theirs)
         _write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
@@ -148,12 +164,7 @@ class RunState:
         Raises:
             ValueError: if it has other tensors.
         """
-        own = [t.shape for t in self._tensors]
-        if [t.shape for t in state["tensors"]] != own:
-            raise ValueError(
-                "load_state_dict: the state of a race must come from a run with the same weights "
-                f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
-            )
+        check_state(self._base, self._model, state)
         for own_tensor, tensor in zip(self._tensors, state["tensors"], strict=True):
             own_tensor.copy_(tensor)
         parameters = [p for group in self._base.param_groups for p in group["params"]]
@@ -164,6 +175,20 @@ class RunState:
                     name: _placed(name, value, parameters[key]) for name, value in entry.items()
                 }
         self._kept = self._away(part)
+
+
+def check_state(base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
+    """Refuse the state of another model.
+
+    Raises:
+        ValueError: if it has other tensors.
+    """
+    own = [t.shape for t in _tensors(base, model)]
+    if [t.shape for t in state["tensors"]] != own:
+        raise ValueError(
+            "load_state_dict: the state of a race must come from a run with the same weights "
+            f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
+        )
 
 
 def _placed(name: str, value: Any, parameter: Tensor) -> Any:

@@ -126,6 +126,7 @@ class SelfTuner(OptimizerWrapper):
         )
         self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
         self._left: list[Any] | None = None  # the rates as the last step left them
+        self._refuse_schedulers()
 
     @torch.no_grad()
     def step(
@@ -160,6 +161,7 @@ class SelfTuner(OptimizerWrapper):
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
+        self._left = None  # and so it stays where this step is interrupted
         minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
@@ -316,15 +318,7 @@ class SelfTuner(OptimizerWrapper):
             RuntimeError: if weights were written during a race, or by `averaged`.
         """
         self._refuse_pending("step")
-        if any("initial_lr" in group for group in self.base.param_groups) or (
-            self._left is not None and self._left != self._present_rates()
-        ):
-            raise ValueError(
-                "SelfTuner: the learning rate is tuned, so nobody else must write it, got a "
-                "scheduler (a group has 'initial_lr') or a rate that has changed since the last "
-                f"step: {self._left} became {self._present_rates()}. Take the scheduler away; the "
-                "rate falls by itself if total_steps=... is given"
-            )
+        self._refuse_schedulers()
         race = self._races.race
         if race is not None and not race.arms.is_sealed():
             raise RuntimeError(
@@ -339,6 +333,17 @@ class SelfTuner(OptimizerWrapper):
                 "the plan ended; give the true total_steps=..., or none",
             )
         self._left = None  # an interrupted step leaves rates that are ours too
+
+    def _refuse_schedulers(self) -> None:
+        if any("initial_lr" in group for group in self.base.param_groups) or (
+            self._left is not None and self._left != self._present_rates()
+        ):
+            raise ValueError(
+                "SelfTuner: the learning rate is tuned, so nobody else must write it, got a "
+                "scheduler (a group has 'initial_lr') or a rate that has changed since the last "
+                f"step: {self._left} became {self._present_rates()}. Take the scheduler away; the "
+                "rate falls by itself if total_steps=... is given"
+            )
 
     def _present_rates(self) -> list[Any]:
         # A rate in a tensor is not read: that would wait for the device.

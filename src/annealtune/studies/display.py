@@ -25,7 +25,7 @@ from annealtune.training.progress import describe
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
 # What has room beside a bar.
-_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "lr", "radius")
+_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _ACTIVE = ("started", "waiting", "retried")
 
 

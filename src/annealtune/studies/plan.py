@@ -23,7 +23,13 @@ from typing import Any, get_args
 
 from annealtune.errors import ConfigError
 from annealtune.training.annealed_options import STRATEGY_OPTIONS
-from annealtune.training.config import STUDY_TABLES, MethodName, RunConfig, from_values
+from annealtune.training.config import (
+    DEFAULT_METHOD,
+    STUDY_TABLES,
+    MethodName,
+    RunConfig,
+    from_values,
+)
 from annealtune.training.options import AnnealingOptions
 
 VARIED = ("seed", "init_seed", "data_seed", "decision_seed")
@@ -144,7 +150,7 @@ def make_plan(
     if vary not in VARIED:
         raise ConfigError(f"vary = {vary!r}: must be one of {', '.join(VARIED)}")
     if methods is None:
-        methods = table.get("methods") or list(own) or [str(values.get("method", "sgd-sa"))]
+        methods = table.get("methods") or list(own) or [str(values.get("method", DEFAULT_METHOD))]
     if seeds is None:
         seeds = parse_seeds(table.get("seeds", DEFAULT_SEEDS))
     labels = _check_labels(methods, own)

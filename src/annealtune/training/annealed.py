@@ -25,7 +25,8 @@ class Annealed:
         optimizer: makes the moves.
     """
 
-    backwards_per_step = 1
+    recovers = False
+    races = ()
 
     def __init__(self, optimizer: EmbeddedTuner | StochasticSA) -> None:
         self._optimizer: Any = optimizer
@@ -67,8 +68,6 @@ class GradientFree(Annealed):
         optimizer: makes the moves.
         objective: what is minimized, ``"loss"`` or ``"error"``.
     """
-
-    backwards_per_step = 0
 
     def __init__(self, optimizer: StochasticSA, objective: str) -> None:
         super().__init__(optimizer)

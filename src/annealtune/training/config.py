@@ -27,10 +27,20 @@ from annealtune.training.options import (
     SgdMomentumOptions,
     SgdOptions,
 )
+from annealtune.training.self_tuned_options import SelfTunedOptions
 
 MethodName = Literal[
-    "sgd-sa", "adamw-sa", "ssa", "scheduled-sgd", "sgd", "sgd-momentum", "adamw", "random-rate"
+    "self-tuned",
+    "sgd-sa",
+    "adamw-sa",
+    "ssa",
+    "scheduled-sgd",
+    "sgd",
+    "sgd-momentum",
+    "adamw",
+    "random-rate",
 ]
+DEFAULT_METHOD: MethodName = "self-tuned"
 Positive = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 MOST_THREADS = 1024
@@ -75,7 +85,7 @@ class RunConfig(Options):
     pad: Annotated[int, Field(ge=0, le=4096, strict=True)] | None = Field(
         None, description="zero-pad images to a multiple of this (unset: 32 for vgg, 0: never)"
     )
-    method: MethodName = Field("sgd-sa", description="how the weights are trained")
+    method: MethodName = Field(DEFAULT_METHOD, description="how the weights are trained")
     epochs: Positive = Field(30, description="passes over the training set")
     batch_size: Positive = Field(64, description="images in a minibatch")
     reshuffle: Flag = Field(True, description="new minibatches every epoch, or divided once")
@@ -86,7 +96,7 @@ class RunConfig(Options):
         None, description="of subset and validation split (unset: data_seed)"
     )
     decision_seed: Seed | None = Field(
-        None, description="of the settings picked and the accept test"
+        None, description="of the settings picked, the accept test and the winners of races"
     )
     validation_fraction: Factor = Field(
         0.1, description="share of the training set that chooses the best epoch"
@@ -113,6 +123,7 @@ class RunConfig(Options):
     )
     tensorboard: Flag = Field(False, description="also write TensorBoard events")
 
+    self_tuned: SelfTunedOptions = Field(SelfTunedOptions(), alias="self-tuned")
     sgd_sa: SgdSaOptions = Field(SgdSaOptions(), alias="sgd-sa")
     adamw_sa: AdamwSaOptions = Field(AdamwSaOptions(), alias="adamw-sa")
     ssa: SsaOptions = SsaOptions()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -116,6 +119,7 @@ class _Run:
         self.stop = stop
         self.session = _session(config, progress)
         self._load()
+        self._races_told = len(self.session.method.races)
         self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
         if not directory.has_begun:
             text = config.to_toml(describe_environment(config))
@@ -124,15 +128,25 @@ class _Run:
 
     def complete(self) -> dict[str, Any]:
         session = self.session
-        with self.progress.running(self.config, len(session.train_batches), session.step):
+        with (
+            self.progress.running(self.config, len(session.train_batches), session.step),
+            _warnings_told(self.progress),
+        ):
             while session.epoch < self.config.epochs:
                 self._leave_if_far_enough()
                 for loss in session.train():
                     self.progress.step(session, loss)
+                    self._tell_races()
                     self._leave_if_asked()
                     self._save_if_due()
                 self._end_epoch()
             return self._finish()
+
+    def _tell_races(self) -> None:
+        races = self.session.method.races
+        for race in races[self._races_told :]:
+            self.progress.race(race)
+        self._races_told = len(races)
 
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
@@ -160,6 +174,7 @@ class _Run:
         """Look at the test set, once, with the best weights."""
         session = self.session
         last = self.directory.metrics.read()[-1]
+        races = [race.to_dict() for race in session.method.races]
         facts = self.directory.load_best(session.model)
         test = evaluate(
             session.network, session.test_batches, session.autocast, self._leave_saved_if_asked
@@ -174,6 +189,8 @@ class _Run:
             "last_validation_accuracy": last["validation_accuracy"],
             **_test_facts(test),
             "validated_on": self.config.validate_on,
+            **{name: last[name] for name in ("rate", "extra_steps") if name in last},
+            **({"races": races} if races else {}),
             "forwards": session.forwards,
             "backwards": session.backwards,
             "training_seconds": session.seconds,
@@ -242,6 +259,25 @@ class _Run:
             f"{self.config.epochs} epochs complete; continue with --out {self.directory.path} "
             "--resume",
         )
+
+
+@contextlib.contextmanager
+def _warnings_told(progress: Progress) -> Iterator[None]:
+    """Tell what SelfTuner warns of as lines of the run; all other warnings are as they were."""
+    prefix = "SelfTuner: "
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def tell(message: Warning | str, *where: Any, **how: Any) -> None:
+            text = str(message)
+            if text.startswith(prefix):
+                progress.warn(f"self-tuned: {text.removeprefix(prefix)}")
+            else:
+                shown(message, *where, **how)
+
+        warnings.filterwarnings("always", message=prefix)
+        warnings.showwarning = tell
+        yield
 
 
 def _session(config: RunConfig, progress: Progress) -> Session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from annealtune.annealing.race import RaceInfo
 from annealtune.training.annealed_options import AcceptanceOptions
 from annealtune.training.directory import RunDirectory
 from annealtune.training.evaluation import rank
@@ -36,6 +37,8 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     ]
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
+    races = (race for record in records for race in record.get("races", ()))
+    rows += [("race", str(RaceInfo.from_dict(race)).removeprefix("race ")) for race in races]
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
         best = max(records, key=lambda r: rank(r["validation_accuracy"], r["validation_loss"]))

@@ -13,6 +13,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import StepInfo
 from annealtune.training.acceptance import Acceptance
 from annealtune.training.annealed import GradientFree, Tuned
@@ -22,13 +23,23 @@ from annealtune.training.loop import Loop
 from annealtune.training.minibatch import Minibatch
 from annealtune.training.neighborhood_options import RandomRateOptions
 from annealtune.training.next_minibatch import NextMinibatch
+from annealtune.training.self_tuned import SelfTuned, build_self_tuner
+from annealtune.training.self_tuned_options import SelfTunedOptions
 from annealtune.training.tuners import build_stochastic_sa, build_tuner
 
 
 class Method(Protocol):
-    """Makes steps, knows when an epoch ends, can be saved and loaded."""
+    """Makes steps, knows when an epoch ends, can be saved and loaded.
 
-    backwards_per_step: int
+    Attributes:
+        recovers: whether it brings a run back whose loss is not finite.
+    """
+
+    recovers: bool
+
+    @property
+    def races(self) -> tuple[RaceInfo, ...]:
+        """The races that are over, where the method has any."""
 
     def prepare(self) -> None:
         """Settle what the next minibatch depends on; called before it is made."""
@@ -47,7 +58,7 @@ class Method(Protocol):
         """
 
     def readings(self) -> dict[str, float]:
-        """Return what the method can tell of itself: temperature, rate or radius."""
+        """Return the numbers that the method can tell of itself, such as temperature or rate."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs."""
@@ -76,6 +87,9 @@ def build(
         ConfigError: if options and model do not fit together.
     """
     options: Any = config.options
+    total = config.epochs * steps_per_epoch
+    if isinstance(options, SelfTunedOptions):
+        return SelfTuned(build_self_tuner(config, options, model, total), scaler)
     if isinstance(options, SsaOptions):
         return GradientFree(build_stochastic_sa(config, options, model), options.objective)
     if isinstance(options, TunedOptions | RandomRateOptions):
@@ -90,7 +104,6 @@ def build(
         return Gradient(torch.optim.SGD(model.parameters(), lr=options.lr), shape, scaler)
     if config.method == "sgd":
         return Gradient(torch.optim.SGD(model.parameters(), lr=options.lr), lambda _: 1.0, scaler)
-    total = config.epochs * steps_per_epoch
     arguments = options.model_dump()
     optimizer = torch.optim.AdamW if config.method == "adamw" else torch.optim.SGD
     return Gradient(
@@ -123,7 +136,8 @@ class Gradient:
         scaler: scales the loss of fp16 runs.
     """
 
-    backwards_per_step = 1
+    recovers = False
+    races = ()
 
     def __init__(
         self, optimizer: Optimizer, shape: Callable[[int], float], scaler: GradScaler | None
@@ -161,7 +175,7 @@ class Gradient:
 
     def readings(self) -> dict[str, float]:
         """Return the rate of the last step."""
-        return {"lr": self._optimizer.param_groups[0]["lr"]}
+        return {"rate": self._optimizer.param_groups[0]["lr"]}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the optimizer's state and the step count."""

@@ -1,4 +1,4 @@
-"""What one training step may compute on its minibatch, every forward counted."""
+"""What one training step may compute on its minibatch, every forward and backward counted."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class Minibatch:
         self.autocast = autocast
         self.first_loss: float | None = None
         self.forwards = 0
+        self.backwards = 0
         self._network = network
         self._label_smoothing = label_smoothing
 
@@ -80,4 +81,9 @@ class Minibatch:
         with self.autocast():
             scores = self._network(images.inputs)
             loss = F.cross_entropy(scores, images.labels, label_smoothing=label_smoothing)
+        if loss.requires_grad:
+            loss.register_hook(self._count_backward)
         return scores, loss
+
+    def _count_backward(self, _: Tensor) -> None:
+        self.backwards += 1

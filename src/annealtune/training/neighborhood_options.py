@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from annealtune.annealing import PAPER_RATES, Neighborhood, grid, log_range
 from annealtune.errors import ConfigError
@@ -55,6 +55,27 @@ def _pairs(value: Any) -> Any:
     return value
 
 
+def begins(name: str, start: str) -> bool:
+    """Tell whether a dotted name lies within a part of the model.
+
+    Example:
+        >>> begins("features.1.weight", "features.1"), begins("features.10.weight", "features.1")
+        (True, False)
+    """
+    return name == start or name.startswith(f"{start}.")
+
+
+def _apart(value: dict[str, float]) -> dict[str, float]:
+    """Refuse parts of the model that lie within each other."""
+    for one, other in itertools.permutations(value, 2):
+        if begins(other, one):
+            raise ValueError(
+                f"must name different parts of the model, got {one!r} and {other!r}, which lies "
+                "within it"
+            )
+    return value
+
+
 _Listed = BeforeValidator(_listed)
 Numbers = Annotated[tuple[Number, ...], _Listed]
 NotNegatives = Annotated[tuple[Decay, ...], _Listed]
@@ -63,6 +84,7 @@ Shares = Annotated[tuple[Share, ...], _Listed]
 AllBelowOne = Annotated[tuple[BelowOne, ...], _Listed]
 Flags = Annotated[tuple[Flag, ...], BeforeValidator(_listed)]
 Pairs = Annotated[tuple[tuple[BelowOne, BelowOne], ...], BeforeValidator(_pairs)]
+Scales = Annotated[dict[str, Decay], AfterValidator(_apart)]
 
 
 class NeighborhoodOptions(Options):
@@ -178,21 +200,10 @@ class LoopNeighborhood(NeighborhoodOptions):
     augment_strength: Shares | None = Field(
         None, description="strengths of the augmentation in H, 1 is all of it; needs augment"
     )
-    scales: dict[str, Decay] | None = Field(
+    scales: Scales | None = Field(
         None,
         description="factors of the rate by the start of a parameter's name: { features = 0.5 }",
     )
-
-    @field_validator("scales")
-    @classmethod
-    def _are_apart(cls, value: dict[str, float] | None) -> dict[str, float] | None:
-        for one, other in itertools.permutations(value or {}, 2):
-            if begins(other, one):
-                raise ValueError(
-                    f"must name different parts of the model, got {one!r} and {other!r}, which "
-                    "lies within it"
-                )
-        return value
 
     def check_run(self, method: str, *, precision: str, augment: str) -> None:
         """Check the options against keys of the run.
@@ -210,16 +221,6 @@ class LoopNeighborhood(NeighborhoodOptions):
                 f"augment = 'none': must be crop-flip with {method}.augment_strength, which says "
                 "how much of it"
             )
-
-
-def begins(name: str, start: str) -> bool:
-    """Tell whether a dotted name lies within a part of the model.
-
-    Example:
-        >>> begins("features.1.weight", "features.1"), begins("features.10.weight", "features.1")
-        (True, False)
-    """
-    return name == start or name.startswith(f"{start}.")
 
 
 class RandomRateOptions(LoopNeighborhood, SgdNeighborhood):

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
+from annealtune.annealing.race import RaceInfo
 from annealtune.training.config import RunConfig
 
 if TYPE_CHECKING:
@@ -35,6 +36,9 @@ class Progress(Protocol):
     def epoch(self, record: dict[str, Any]) -> None:
         """Show the record of an epoch."""
 
+    def race(self, info: RaceInfo) -> None:
+        """Show a race that is over."""
+
     def warn(self, message: str) -> None:
         """Show something that went wrong without stopping the run."""
 
@@ -56,6 +60,9 @@ class Silent:
         """Show nothing."""
 
     def epoch(self, record: dict[str, Any]) -> None:
+        """Show nothing."""
+
+    def race(self, info: RaceInfo) -> None:
         """Show nothing."""
 
     def warn(self, message: str) -> None:
@@ -91,6 +98,10 @@ class Lines(Silent):
         """Print the epoch's numbers."""
         elapsed = time.monotonic() - self._started
         self._print(f"epoch {record['epoch']}/{self._epochs}  {describe(record)}  {elapsed:.0f} s")
+
+    def race(self, info: RaceInfo) -> None:
+        """Print it in one line."""
+        self._print(str(info))
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -149,7 +160,7 @@ _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
     ("temperature", "T", lambda value: f"{value:.3g}"),
     ("acceptance_rate", "accepted", lambda value: f"{value:.1%}"),
-    ("lr", "lr", lambda value: f"{value:.3g}"),
+    ("rate", "rate", lambda value: f"{value:.3g}"),
     ("radius", "radius", lambda value: f"{value:.3g}"),
 )
 
@@ -163,8 +174,8 @@ def describe(numbers: dict[str, Any]) -> str:
     """Return the numbers a person watches, as one short line.
 
     Example:
-        >>> describe({"train_loss": 0.5, "validation_accuracy": 0.9, "lr": 0.1})
-        'loss 0.5000  accuracy 90.00%  lr 0.1'
+        >>> describe({"train_loss": 0.5, "validation_accuracy": 0.9, "rate": 0.1})
+        'loss 0.5000  accuracy 90.00%  rate 0.1'
     """
     return "  ".join(
         f"{label} {form(numbers[key])}"

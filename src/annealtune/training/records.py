@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from annealtune.annealing.race import RaceInfo
 from annealtune.errors import RunError
 from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
@@ -33,12 +35,21 @@ class EpochTally:
     def __init__(self) -> None:
         self._sums: dict[str, float] = dict.fromkeys(self._SUMS, 0)
         self._settings = Tally()
+        self._races: list[dict[str, Any]] = []
 
-    def add(self, loss: float, info: StepInfo | None) -> None:
-        """Add one step: the loss before it and, where the method has moves, the move."""
+    def add(self, loss: float, info: StepInfo | None, races: Iterable[RaceInfo] = ()) -> None:
+        """Add one step.
+
+        Args:
+            loss: before it; one that is not finite does not count.
+            info: the move, where the method has moves.
+            races: those that ended with this step.
+        """
         sums = self._sums
-        sums["steps"] += 1
-        sums["loss"] += loss
+        if math.isfinite(loss):
+            sums["steps"] += 1
+            sums["loss"] += loss
+        self._races += [race.to_dict() for race in races]
         if info is None:
             return
         self._settings.add(info)
@@ -53,7 +64,7 @@ class EpochTally:
             sums["worsening_probability"] += info.accept_probability
 
     def metrics(self) -> dict[str, Any]:
-        """Return the epoch's numbers; those about moves only where there were any."""
+        """Return what the epoch gave; what is about moves and races only where there were any."""
         sums = self._sums
         metrics: dict[str, Any] = {"train_loss": _ratio(sums["loss"], sums["steps"])}
         if sums["moves"]:
@@ -67,6 +78,8 @@ class EpochTally:
                 "accept_probability": _ratio(sums["probability"], sums["moves"]),
                 "worsening_accept_probability": _ratio(sums["worsening_probability"], worsening),
             }
+        if self._races:
+            metrics["races"] = list(self._races)
         return metrics
 
     def moves(self) -> list[dict[str, Any]]:
@@ -78,12 +91,17 @@ class EpochTally:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs, as plain data."""
-        return {"sums": dict(self._sums), "settings": self._settings.state_dict()}
+        return {
+            "sums": dict(self._sums),
+            "settings": self._settings.state_dict(),
+            "races": list(self._races),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         self._sums = dict(state["sums"])
         self._settings.load_state_dict(state["settings"])
+        self._races = list(state["races"])
 
 
 class RecordFile:

@@ -109,18 +109,19 @@ class Session:
         started = time.perf_counter()
         self.model.train()
         for minibatch in self._minibatches():
+            known = len(self.method.races)
             info = self.method.step(minibatch)
             loss = minibatch.first_loss
             assert loss is not None
-            if not math.isfinite(loss):
+            if not math.isfinite(loss) and not self.method.recovers:
                 raise NonFiniteLossError(
                     f"method = {self.config.method!r}: the training loss must be finite, got "
                     f"{loss} at step {self.step}: the run has diverged; try a smaller rate"
                 )
             self.step += 1
             self.forwards += minibatch.forwards
-            self.backwards += self.method.backwards_per_step
-            self.tally.add(loss, info)
+            self.backwards += minibatch.backwards
+            self.tally.add(loss, info, self.method.races[known:])
             self.seconds += time.perf_counter() - started
             yield loss
             started = time.perf_counter()

@@ -72,7 +72,7 @@ def build_tuner(
             SCRIPT_FLOOR,
         )
     kind = torch.optim.AdamW if isinstance(options, AdamwSaOptions) else torch.optim.SGD
-    groups = _groups(config.method, options.scales or {}, model)
+    groups = parameter_groups(config.method, options.scales or {}, model)
     return EmbeddedTuner(
         kind(groups, lr=neighborhood[0]["lr"]),
         model=model,
@@ -121,8 +121,19 @@ def _strategy(config: RunConfig, options: StrategyOptions) -> Strategy | None:
         raise ConfigError(f"{key} = {options.strategy!r}: {describe(error)}") from error
 
 
-def _groups(method: str, scales: dict[str, float], model: nn.Module) -> list[dict[str, Any]]:
-    """Return the parameters in groups: those of each scale under its name, the others before."""
+def parameter_groups(
+    method: str, scales: dict[str, float], model: nn.Module
+) -> list[dict[str, Any]]:
+    """Return the parameters in groups: those of each scale under its name, the others before.
+
+    Args:
+        method: name of the block, for messages.
+        scales: by the start of a parameter's name.
+        model: whose parameters are meant.
+
+    Raises:
+        ConfigError: if a scale names no part of the model.
+    """
     others: dict[str, Any] = {"params": []}
     named: dict[str, dict[str, Any]] = {start: {"params": [], "name": start} for start in scales}
     for name, parameter in model.named_parameters():

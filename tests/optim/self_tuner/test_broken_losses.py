@@ -70,7 +70,7 @@ class TestAllArms:
     def test_a_minibatch_of_nan_in_the_race_is_passed_over(self, base):
         spoilt = train(base, nan_at(6))
 
-        assert spoilt.optimizer.races[0].dropped.keys() != set(range(5))
+        assert len(spoilt.optimizer.races[0].dropped) < 5
         assert spoilt.optimizer.races[0].winner is not None
         assert spoilt.last < 0.15 * spoilt.first
         assert not spoilt.events("broke")

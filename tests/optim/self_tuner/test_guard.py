@@ -47,6 +47,8 @@ class TestARateThatBreaksLater:
                 run = train(base, change, steps=500)
             assert len(said) == 1
             assert run.last < 0.15 * run.first
+            # One broken minibatch says nothing of the rate: it is the last one of the plan.
+            assert run.optimizer.rate == pytest.approx(run.optimizer.races[-1].rate / 125)
             assert all(bool(p.isfinite().all()) for p in run.model.parameters())
 
     @pytest.mark.parametrize(
@@ -95,6 +97,21 @@ class TestHealthyRuns:
 
         assert run.optimizer._guard.share == 1.0
         assert run.last < 0.2 * run.first
+
+    def test_losses_of_a_validation_with_gradients_on_do_not_count(self):
+        weight = nn.Parameter(torch.tensor([3.0]))
+        optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), total_steps=300, around=0.1)
+        compute_loss = optimizer.record(lambda target: (weight - target).square().sum())
+        for step in range(300):
+            optimizer.zero_grad()
+            compute_loss(0.01 * (step % 3)).backward()
+            optimizer.step()
+            if step % 50 == 49:
+                for _ in range(20):
+                    compute_loss(100.0)  # no backward
+
+        assert optimizer._guard.share == 1.0
+        assert abs(weight.item()) < 0.1
 
 
 class TestTheWatch:

@@ -142,3 +142,24 @@ def test_a_race_of_one_arm_is_a_plain_run(
     torch.set_rng_state(start)
     plain_steps(own, own_base, batches, [0.03] * len(batches))
     assert found == trained(own, own_base)
+
+
+def test_a_race_draws_as_many_random_numbers_as_one_run():
+    """Also where the number of draws depends on the weights, as in a forward that branches."""
+    weight = torch.nn.Parameter(torch.ones(1))
+    opt = SelfTuner(torch.optim.SGD([weight], lr=0.1), total_steps=200)
+    start, steps = torch.get_rng_state(), 0
+    while opt.is_racing:
+        draws = iter([1, *range(2, 50)])  # the first evaluation is the run's own
+
+        def closure(draws=draws):
+            torch.rand(next(draws))
+            return weight.square().sum()
+
+        opt.step(closure)
+        steps += 1
+    found = torch.get_rng_state()
+    torch.set_rng_state(start)
+    for _ in range(steps):
+        torch.rand(1)
+    assert torch.equal(found, torch.get_rng_state())

@@ -108,7 +108,7 @@ def test_a_scaler_that_skips_the_first_steps(make_net, make_base, make_batches, 
 def test_an_overflow_in_one_arm_only(make_batches):
     """The arm whose gradient overflows makes no step, as a scaler would have it; the others do."""
     weight = torch.nn.Parameter(torch.full((2,), 1.0))
-    opt = SelfTuner(torch.optim.SGD([weight], lr=0.1), neighborhood=grid(lr=[0.1, 1e12, 1e-3]))
+    opt = SelfTuner(torch.optim.SGD([weight], lr=0.1), neighborhood=grid(lr=[0.1, 1e15, 1e-3]))
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**80, growth_interval=10_000)
     compute_loss = opt.record(lambda: weight.square().sum())
     count = 0
@@ -120,6 +120,8 @@ def test_an_overflow_in_one_arm_only(make_batches):
         count += 1
         assert count < 500
     assert opt.races[0].winner == 0
+    # Its weights are about 1e15: their scaled gradient overflows, their loss does not.
+    assert "loss" not in opt.races[0].dropped.get(1, "")
     expected = torch.ones(2)
     for _ in range(count):
         expected = expected - 0.1 * (2 * expected)
