@@ -1,4 +1,8 @@
-"""The oracle: the fixed rate of a half-decade grid with the lowest test loss on seed 0."""
+"""The oracle: the fixed rate with the lowest test loss on seed 0.
+
+It is searched on a half-decade grid, and then between the best rate and its neighbors: rates a
+factor of 4 apart, as the arms are, would else be closer to a sharp optimum by luck.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ Records = Mapping[Key, dict[str, Any]]
 # best, or two in a row are a little worse.
 _MUCH, _LITTLE = 1.2, 1.02
 _START_OF_ADAM = 3e-3
+# Afterwards one rate on each side of the best one, half-way to the next of the grid.
+_HALF_WAY = 1.8
 
 
 def next_key(records: Records, key: Key) -> Key | None:
@@ -44,10 +50,23 @@ def _search(records: Records, key: Key) -> tuple[Key | None, dict[float, float]]
             run = key._replace(method=at_rate(rate))
             if run not in records:
                 return run, losses
-            test = records[run]["test"]
-            losses[rate] = math.inf if test is None else test
+            losses[rate] = _loss(records[run])
             best = min(losses.values())
             worse = worse + 1 if losses[rate] > _LITTLE * best else 0
             if worse == 2 or losses[rate] > _MUCH * best:
                 break
+    best_rate = min(losses, key=lambda rate: losses[rate])
+    for rate in (best_rate / _HALF_WAY, best_rate * _HALF_WAY):
+        run = key._replace(method=at_rate(float(f"{rate:.2g}")))
+        if run not in records:
+            return run, losses
+        losses[_rate(run)] = _loss(records[run])
     return None, losses
+
+
+def _rate(run: Key) -> float:
+    return float(run.method.removeprefix("rate-"))
+
+
+def _loss(record: Mapping[str, Any]) -> float:
+    return math.inf if record["test"] is None else record["test"]

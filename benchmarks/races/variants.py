@@ -33,9 +33,9 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "decay": (self_tuner, "_DECAY"),
     "memory": (averaging, "_MEMORY"),
 }
-# Not a constant: edge-races=0 holds no further race where the winner is at the edge.
-EDGE_RACES = "edge-races"
-NAMES = (*CONSTANTS, EDGE_RACES)
+# Not a constant: further-races=0 holds none where the lowest rate has won.
+FURTHER_RACES = "further-races"
+NAMES = (*CONSTANTS, FURTHER_RACES)
 
 
 def parse(text: str) -> dict[str, float]:
@@ -63,9 +63,9 @@ def applied(variant: str) -> Iterator[None]:
 
 
 def _patch(name: str, value: float) -> Any:
-    if name == EDGE_RACES:
+    if name == FURTHER_RACES:
         if value:
             return contextlib.nullcontext()
-        return mock.patch.object(races.Races, "_beyond", return_value=())
+        return mock.patch.object(races.Races, "_below", return_value=())
     module, constant = CONSTANTS[name]
     return mock.patch.object(module, constant, type(getattr(module, constant))(value))

@@ -125,7 +125,9 @@ def made_up():
     grid = [
         record("digits", at_rate(rate), 1 + abs(math.log10(rate) + 2)) for rate in GRIDS["adamw"]
     ]
+    grid += [record("digits", at_rate(rate), 1.1) for rate in (5.6e-3, 1.8e-2)]
     grid += [record("graph", at_rate(rate), 4.0 if rate > 1e-5 else 2.0) for rate in GRIDS["adamw"]]
+    grid += [record("graph", at_rate(rate), 2.5) for rate in (5.6e-6, 1.8e-5)]
     return [
         *grid,
         record("digits", at_rate(0.01), 2.0, seed=1),
@@ -163,14 +165,15 @@ def searched(losses, base="adamw"):
 
 
 def test_the_search_goes_outwards_until_rates_are_worse():
-    # Steep: one rate on each side is enough.
-    assert searched(lambda rate: 1 + abs(math.log10(rate / 3e-3))) == ([3e-3, 1e-3, 1e-2], 3e-3)
+    # Steep: one rate on each side is enough. The last two are half-way between.
+    order, best = searched(lambda rate: 1 + abs(math.log10(rate / 5e-3)))
+    assert (order, best) == ([3e-3, 1e-3, 1e-2, 3e-2, 1.7e-3, 5.4e-3], 5.4e-3)
     # Shallow: it takes two.
     order, best = searched(lambda rate: 1 + 0.1 * abs(math.log10(rate / 1e-2)))
-    assert (order, best) == ([3e-3, 1e-3, 3e-4, 1e-2, 3e-2, 1e-1], 1e-2)
+    assert (order, best) == ([3e-3, 1e-3, 3e-4, 1e-2, 3e-2, 1e-1, 5.6e-3, 1.8e-2], 1e-2)
     # Broken runs and level ones do not end it.
     order, best = searched(lambda rate: None if rate > 0.03 else 1.0, base="sgd")
-    assert order == [0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1.0]
+    assert order == [0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 1e-4, 1.0, 0.017, 0.054]
     assert best <= 0.03
 
 
@@ -201,7 +204,7 @@ def test_a_variant_holds_for_its_context_alone():
 def test_a_variant_changes_what_is_chosen():
     rates = {}
     for variant in ("belief-upward=1", "belief-upward=0"):
-        with variants.applied(variant + ",edge-races=0"):
+        with variants.applied(variant + ",further-races=0"):
             rates[variant] = methods.run(Line(Sources()), "adamw", "self-tuned")["rate"]
     assert rates["belief-upward=0"] == 3e-3
     assert rates["belief-upward=1"] > 3e-3
@@ -216,7 +219,7 @@ def test_a_small_task_is_run_once_and_goes_on(tmp_path, monkeypatch, capsys):
     command.main(arguments)
     found = records.by_key(records.read(path))
     assert {key.method for key in found} == {
-        *(at_rate(rate) for rate in (3e-3, 3e-2)),
+        *(at_rate(rate) for rate in (3e-3, 3e-2, 1.7e-2, 5.4e-2)),
         *("self-tuned", "held-centre"),  # a fixed 3e-3 is one of the grid
     }
     assert all(r["cost"] <= r["budget"] == 200 for r in found.values())
