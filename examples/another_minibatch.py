@@ -1,7 +1,7 @@
 """Judged by another minibatch: the same run accepted by the same, the next, a held-out one.
 
 The loss of the minibatch that made the gradient rewards fitting that minibatch. From the command
-line: annealtune train --accept-batch next
+line: annealtune train --method sgd-sa --accept-batch next
 """
 
 import json
@@ -17,6 +17,7 @@ for accept_batch in ("same", "next", "held-out"):
         {
             "data": "digits",
             "model": "mlp",
+            "method": "sgd-sa",
             "epochs": 10,
             "threads": 1,
             "sgd-sa": {"lr": [3.0, 1.0, 0.3, 0.1, 0.03], "accept_batch": accept_batch},

@@ -2,7 +2,8 @@
 
 From the command line the same class is chosen by its place, with its folder on PYTHONPATH:
 
-    annealtune train --strategy own_strategy:Patience --set sgd-sa.strategy_options.factor=3
+    annealtune train --method sgd-sa --strategy own_strategy:Patience \
+        --set sgd-sa.strategy_options.factor=3
 """
 
 import torch

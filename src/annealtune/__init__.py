@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from annealtune.search import Annealer, GeneticSearch
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     # optimizers

@@ -93,9 +93,9 @@ def test_the_paper_s_own_settings(name):
 
 def test_the_demo_says_itself_what_is_studied():
     planned = make_plan(values_of("demo"), name="demo")
-    assert planned.methods == ("sgd-sa", "scheduled-sgd", "random-rate")
+    assert planned.methods == ("self-tuned", "scheduled-sgd", "sgd-sa")
     assert planned.seeds == (0, 1, 2)
-    configs = planned.configs
+    configs = make_plan(values_of("demo"), name="demo", methods=["sgd-sa", "random-rate"]).configs
     assert configs["sgd-sa"].sgd_sa.lr == configs["random-rate"].random_rate.lr
 
 

@@ -22,7 +22,14 @@ from annealtune.training.session import Session
 SOURCE = Path(__file__).parents[2] / "src"
 
 # 180 images to train on, 6 steps an epoch; the net has BatchNorm and dropout.
-TINY = {"model": "small-cnn-w8", "train_size": 200, "batch_size": 30, "epochs": 3, "threads": 1}
+TINY = {
+    "method": "sgd-sa",
+    "model": "small-cnn-w8",
+    "train_size": 200,
+    "batch_size": 30,
+    "epochs": 3,
+    "threads": 1,
+}
 
 
 @pytest.fixture

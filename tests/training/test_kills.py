@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-METHODS = ("sgd-sa", "ssa", "adamw")
+METHODS = ("sgd-sa", "ssa", "adamw", "self-tuned")
 ENTRY = "annealtune.training.entry"
 
 # While the weights are those of a tentative step, or half updated.
@@ -16,6 +16,7 @@ INSIDE_A_STEP = {
     "sgd-sa": "annealtune.optim.embedded:EmbeddedTuner.resolve",
     "ssa": "annealtune.optim.stochastic_sa:StochasticSA._evaluate",
     "adamw": "torch.optim:AdamW.step",
+    "self-tuned": "torch.optim:AdamW.step",  # of one arm, while there is a race
 }
 
 
@@ -109,6 +110,7 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
     ("method", "kills", "epochs"),
     [
         ("sgd-sa", 6, 8),
+        ("self-tuned", 6, 24),  # the shortest run with a race, which lasts eight steps
         *(pytest.param(method, 20, 40, marks=pytest.mark.slow) for method in METHODS),
     ],
 )

@@ -1,4 +1,4 @@
-"""The eight methods, each against something known."""
+"""The methods, each against something known."""
 
 import math
 from collections import Counter
@@ -189,7 +189,7 @@ def rates(tiny, method, epochs, steps_per_epoch=2, **options):
     for _ in range(epochs):
         for _ in range(steps_per_epoch):
             made.step(Nothing(model))
-            found.append(made.readings()["lr"])
+            found.append(made.readings()["rate"])
         made.end_epoch()
     return found
 

@@ -20,7 +20,7 @@ def digits():
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
-@pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
+@pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw", "self-tuned"])
 def test_runs_and_resumes_the_same(program, at_call, tiny_flags, place, outcome, precision, method):
     flags = ["train", *tiny_flags, "--precision", precision, "--method", method]
     whole = program(*flags, "--out", "whole")

@@ -106,7 +106,7 @@ def test_methods_without_moves_write_none(complete, lines_of):
     directory = complete(method="sgd", epochs=2)
     assert not (directory / "moves.jsonl").exists()
     for record in lines_of(directory / "metrics.jsonl"):
-        assert record["lr"] == 0.1
+        assert record["rate"] == 0.1
         assert "acceptance_rate" not in record
         assert "temperature" not in record
 

@@ -89,6 +89,25 @@ def share(argument: str, value: Any) -> float:
     return checked
 
 
+def whole(argument: str, value: Any) -> int:
+    """Return a whole number; numpy's integers are welcome.
+
+    Args:
+        argument: where the value was given.
+        value: what was given.
+
+    Raises:
+        TypeError: if it is none; 3.0 and True are none.
+
+    Example:
+        >>> whole("SelfTuner(seed=...)", -1)
+        -1
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{argument} must be a whole number, got {value!r}")
+    return operator.index(value)
+
+
 def count(argument: str, value: Any, *, least: int) -> int:
     """Return a whole number that is at least ``least``; numpy's integers are welcome.
 
@@ -105,9 +124,7 @@ def count(argument: str, value: Any, *, least: int) -> int:
         >>> count("Reheating(every=...)", 3, least=1)
         3
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{argument} must be a whole number, got {value!r}")
-    checked = operator.index(value)
+    checked = whole(argument, value)
     if checked < least:
         raise ValueError(f"{argument} must be at least {least}, got {value!r}")
     return checked

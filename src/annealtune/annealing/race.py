@@ -28,11 +28,14 @@ _STAY = 2
 _OUTLIER = 3.0
 
 # Minibatches of one race: a share of the run, within bounds.
-_SHARE, _SHORTEST, _LONGEST = 0.03, 24, 200
+_SHARE, _SHORTEST, _LONGEST = 0.02, 24, 200
 # Extra steps of all races together: 12 % of short runs, 6 % of long ones, no less in between.
 _SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
 # The length that is assumed where none is known.
 _ANYTIME = 1000
+# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,000 steps,
+# a quarter of the way in runs of 2,000 and more.
+_MOST_BELIEF, _LEAST_BELIEF, _BELIEVED_STEPS = 0.5, 0.25, 500
 # Fewer minibatches than this say nothing.
 LEAST_MINIBATCHES = 8
 
@@ -99,7 +102,7 @@ def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
 
     Example:
         >>> allowance(2000)
-        Allowance(minibatches=60, extra_steps=120)
+        Allowance(minibatches=40, extra_steps=120)
         >>> allowance(50).fits(3)
         False
     """
@@ -107,6 +110,22 @@ def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
     extra = math.floor(min(_SHORT_RUN * length, max(_LONG_RUN * length, _ENOUGH)))
     minibatches = min(max(round(_SHARE * length), _SHORTEST), _LONGEST, length // 4)
     return Allowance(minibatches, max(extra - spent, 0))
+
+
+def upward_belief(total_steps: int | None) -> float:
+    """Return how far a winner above the centre is believed, as an exponent of its ratio to it.
+
+    A short race favours large rates, and the more so the longer the run is that follows.
+
+    Args:
+        total_steps: planned length of the run; None is unknown.
+
+    Example:
+        >>> [upward_belief(length) for length in (300, 1000, 1250, 2000, 50_000)]
+        [0.5, 0.5, 0.4, 0.25, 0.25]
+    """
+    length = _ANYTIME if total_steps is None else total_steps
+    return min(max(_BELIEVED_STEPS / length, _LEAST_BELIEF), _MOST_BELIEF)
 
 
 class Outcome(NamedTuple):
@@ -291,6 +310,14 @@ class RaceInfo:
             f"race at step {self.step}: {len(self.settings)} arms, {self.minibatches} minibatches, "
             f"{won} ({self.reason}); rate {self.rate:.3g}{again}"
         )
+
+    def table(self) -> str:
+        """Return it with a line for each arm."""
+        lines = [str(self)]
+        for arm, (setting, score) in enumerate(zip(self.settings, self.scores, strict=True)):
+            fate = "won" if arm == self.winner else self.dropped.get(arm, "stayed to the end")
+            lines.append(f"  {setting!s:<28} score {score:<12.6g} {fate}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, from which `from_dict` makes it again."""

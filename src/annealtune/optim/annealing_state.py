@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import copy
-import operator
 import random
 import warnings
 from typing import Any
@@ -21,7 +20,7 @@ from annealtune.annealing import (
     Strategy,
     Verdict,
 )
-from annealtune.annealing.arguments import one_length
+from annealtune.annealing.arguments import one_length, whole
 from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.annealing.temperature import Clock, as_schedule
@@ -59,13 +58,11 @@ class AnnealingState:
         neighborhood: Neighborhood | None = None,
         epochs: int | None = None,
     ) -> None:
-        if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-            raise TypeError(f"{owner}(seed=...) must be a whole number, got {seed!r}")
         self.owner = owner
         self.strategy = copy.deepcopy(strategy)
         # Asked once: to ask a protocol takes longer than the rest of a step's bookkeeping.
         self._comparing = self.strategy if isinstance(self.strategy, Comparing) else None
-        self.rng = random.Random(operator.index(seed))
+        self.rng = random.Random(whole(f"{owner}(seed=...)", seed))
         self.step = 0
         self._patience = _PATIENCE if epochs is None else _PATIENCE_WITH_EPOCHS
         self._has_cooled = False  # whether an epoch has ended

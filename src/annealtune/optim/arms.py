@@ -71,9 +71,18 @@ class Arms:
         """Let the weights be written until they are sealed again."""
         self._sealed = None
 
-    def is_sealed(self) -> bool:
-        """Tell whether nobody has written into the weights since, as far as can be seen."""
-        return self._sealed is None or self._sealed == self._marks()
+    def refuse_others(self) -> None:
+        """Refuse whoever else has written into the weights since, as far as can be seen.
+
+        Raises:
+            RuntimeError: if somebody has.
+        """
+        if self._sealed is not None and self._sealed != self._marks():
+            raise RuntimeError(
+                "SelfTuner: weights must not be written by somebody else while a race is on, for "
+                f"only one of {len(self._idle) + 1} arms would have them. Load weights before the "
+                "first step, or after the race: opt.is_racing tells"
+            )
 
     def _marks(self) -> list[tuple[int, int]]:
         parameters = (p for group in self._base.param_groups for p in group["params"])

@@ -172,17 +172,7 @@ class EmbeddedTuner(AnnealedWrapper):
             raise
 
     def record(self, function: Function) -> Function:
-        """Wrap the function that computes the loss of a minibatch; it does what it did before.
-
-        Calls with gradients on are remembered until the next `step`, which then needs no argument:
-        several calls are taken together, each times the factor that the loop applies to its loss.
-
-        Args:
-            function: returns a scalar loss, or a tuple that begins with one.
-
-        Raises:
-            TypeError: if it is no function; on a call, if it returns no scalar.
-        """
+        """Wrap the function that computes the loss, as `SelfTuner.record` does."""
         return self._recorder.wrap(function)
 
     @torch.no_grad()
@@ -227,9 +217,8 @@ class EmbeddedTuner(AnnealedWrapper):
     def prepare(self) -> Setting:
         """Pick the setting of the next step now, and give the loop its options of it.
 
-        `step` with a closure does it by itself. Where the forward happens before `step` or
-        `propose` is called and H holds options of the loop, call it before the forward; called
-        twice, it does nothing more.
+        `step` with a closure does it by itself. Where the forward comes first and H holds options
+        of the loop, call it before the forward; called twice, it does nothing more.
         """
         self._refuse_pending("prepare")
         if self._picked is None:
@@ -241,23 +230,17 @@ class EmbeddedTuner(AnnealedWrapper):
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
 
-        Between `propose` and `resolve` this is the loss at the tentative point. Before `propose`
-        it is the one to propose where ``probe_in="eval"``, which compares other losses than that
-        of the training forward.
+        Between `propose` and `resolve` this is the loss at the tentative point; before `propose` it
+        is the one to propose where ``probe_in="eval"``, which compares other losses.
         """
         trial = self._tentative.trial
         return self._probe.replay(self._probe.start() if trial is None else trial.start)
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights for as long as the context lasts.
-
-        Args:
-            loader: minibatches, or tuples that begin with them, to compute the statistics of
-                BatchNorm anew; without one the averages of these statistics are taken.
+        """Give the model the average of its last weights meanwhile, as `SelfTuner.averaged` does.
 
         Raises:
-            RuntimeError: if no average is kept.
-            TypeError: if there is a loader but no model.
+            RuntimeError: if no average is kept: write ``average=True``.
         """
         self._refuse_pending("averaged")
         if self._average is None:

@@ -46,6 +46,8 @@ class GroupRates:
                 f"ratios between groups are kept, got {', '.join(map(str, given))}"
             )
         self._ratios = [rate / self._largest for rate in given]
+        self._left: list[Any] | None = None  # the rates that nobody else may change
+        self.refuse_others()
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""
@@ -79,6 +81,34 @@ class GroupRates:
             ratio * float(group.get("lr_scale", 1.0))
             for ratio, group in zip(self._ratios, groups, strict=True)
         ]
+
+    def claim(self) -> None:
+        """Note the rates as they are: nobody else may change them from here on."""
+        self._left = self._present()
+
+    def release(self) -> None:
+        """Let them be changed until they are claimed again."""
+        self._left = None
+
+    def refuse_others(self) -> None:
+        """Refuse whoever else writes the rate.
+
+        Raises:
+            ValueError: if a scheduler has left its mark in a group, or a claimed rate has changed.
+        """
+        scheduled = any("initial_lr" in group for group in self._base.param_groups)
+        if scheduled or (self._left is not None and self._left != self._present()):
+            raise ValueError(
+                f"{self._owner}: the learning rate is tuned, so nobody else must write it, got a "
+                "scheduler (a group has 'initial_lr') or a rate that has changed since the last "
+                f"step: {self._left} became {self._present()}. Take the scheduler away; the rate "
+                "falls by itself if total_steps=... is given"
+            )
+
+    def _present(self) -> list[Any]:
+        # A rate in a tensor is not read: that would wait for the device.
+        rates = (group["lr"] for group in self._base.param_groups)
+        return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ratios: those of groups that were added later cannot be found again."""

@@ -82,6 +82,17 @@ class Buffers:
 
 
 @contextlib.contextmanager
+def rewound(before: Buffers | None, model: nn.Module | None) -> Iterator[None]:
+    """Give a model the buffers it had before, meanwhile."""
+    if before is None or model is None:
+        yield
+        return
+    with buffers_kept(list(model.modules()), []):
+        before.put_back()
+        yield
+
+
+@contextlib.contextmanager
 def buffers_kept(modules: list[nn.Module], extra: list[Tensor]) -> Iterator[None]:
     """Put every buffer back."""
     buffers = Buffers(modules, extra)

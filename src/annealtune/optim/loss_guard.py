@@ -92,6 +92,8 @@ class LossGuard:
             if look.is_broken and self._may_cut(look.loss, step):
                 self._go_back(look.loss, step, rate)
                 return False
+            if not look.is_sound:
+                return True  # perhaps chance: these weights are just not taken for safe
         self._sound += 1
         self.average.add()
         return True

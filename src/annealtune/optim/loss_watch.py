@@ -18,15 +18,20 @@ _CERTAIN = 8.0
 _LOST = 0.9
 # Before that, a loss this many deviations above the first ones is a broken one.
 _ABOVE_START = 4.0
+# An unsound look may be chance, this many in a row are not.
+_STRIKES = 2
+# The deviation of a normal distribution over its median distance from the median.
+_NORMAL = 1.4826
 # How much the newest losses count in the deviation.
 _SMOOTHING = 0.2
 
 
 class Look(NamedTuple):
-    """What a reading of the losses has shown."""
+    """What a reading of the losses has shown: their mean, and what is to be done about it."""
 
     loss: float
-    is_broken: bool
+    is_sound: bool  # the weights may be kept as safe ones
+    is_broken: bool  # the run must go back to them
 
 
 class LossWatch:
@@ -34,10 +39,11 @@ class LossWatch:
 
     The rule knows neither the unit nor the zero of the loss. With the median of the last eight
     losses, the first such median (start), the lowest one, and the deviation s of single losses, a
-    run is broken if a loss is not finite, or the median above ``lowest + 0.9 (start - lowest)``
-    after a progress of more than 8 s, or above ``start + 4 s`` before. The median, because one loss
-    of a hundred times the usual size, as minibatches of one sample have it, breaks nothing. Losses
-    that are all the same at first (zeros, say) are no start.
+    run is broken if a loss is not finite, or if twice in a row the median is above
+    ``lowest + 0.9 (start - lowest)`` after a progress of more than 8 s, or above ``start + 4 s``
+    before. Medians, also for the deviation, because one loss of a hundred times the usual size, as
+    minibatches of one sample have it, breaks nothing. Losses that are all the same at first (zeros,
+    say) are no start.
 
     Args:
         sign: -1 where the loss is maximized.
@@ -47,7 +53,7 @@ class LossWatch:
         >>> for loss in (2.0, 2.5, 1.5, 2.0, 2.0, 2.5, 1.5, 2.0):
         ...     watch.see([torch.tensor(loss)])
         >>> watch.look()
-        Look(loss=2.0, is_broken=False)
+        Look(loss=2.0, is_sound=True, is_broken=False)
     """
 
     def __init__(self, sign: float = 1.0) -> None:
@@ -63,6 +69,7 @@ class LossWatch:
         self._start: float | None = None
         self._lowest = math.inf
         self._deviation = 0.0
+        self._strikes = 0  # unsound looks in a row
 
     def see(self, losses: list[Tensor]) -> None:
         """Take in the losses of one step, unread."""
@@ -82,13 +89,15 @@ class LossWatch:
         flat = torch.stack([loss.reshape(()).float() for loss in unread])
         losses = [self._sign * loss for loss in flat.tolist()]
         if not all(map(math.isfinite, losses)):
-            return Look(math.nan, is_broken=True)
-        is_broken = self._breaks(statistics.median(losses))
-        if not is_broken:
+            return Look(math.nan, is_sound=False, is_broken=True)
+        is_sound = not self._is_too_high(statistics.median(losses))
+        self._strikes = 0 if is_sound else self._strikes + 1
+        if is_sound:
             self._learn(losses)
-        return Look(self._sign * math.fsum(losses) / len(losses), is_broken)
+        mean = self._sign * math.fsum(losses) / len(losses)
+        return Look(mean, is_sound, is_broken=self._strikes >= _STRIKES)
 
-    def _breaks(self, median: float) -> bool:
+    def _is_too_high(self, median: float) -> bool:
         if self._start is None:
             return False
         progress = self._start - self._lowest
@@ -97,7 +106,9 @@ class LossWatch:
         return median > self._start + _ABOVE_START * self._deviation
 
     def _learn(self, losses: list[float]) -> None:
-        median, deviation = statistics.median(losses), statistics.pstdev(losses)
+        median = statistics.median(losses)
+        spread = statistics.median(abs(loss - median) for loss in losses)
+        deviation = _NORMAL * spread or statistics.pstdev(losses)
         if self._start is not None:
             self._deviation += _SMOOTHING * (deviation - self._deviation)
         elif deviation > 0:
@@ -114,6 +125,7 @@ class LossWatch:
             "start": self._start,
             "lowest": self._lowest,
             "deviation": self._deviation,
+            "strikes": self._strikes,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -123,3 +135,4 @@ class LossWatch:
         self._start = state["start"]
         self._lowest = state["lowest"]
         self._deviation = state["deviation"]
+        self._strikes = state["strikes"]

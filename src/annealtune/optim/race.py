@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import Allowance, Outcome, Standings
+from annealtune.annealing.race import Allowance, Outcome, RaceInfo, Standings
 from annealtune.optim import guards
 from annealtune.optim.arms import Arms
 from annealtune.optim.gradient import MinibatchGradient, active_scaler, gradients_are_finite
 from annealtune.optim.random_state import RandomState
+from annealtune.optim.state_outside import StateOutside
 
 # After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
 MOST_SPOILT = 3
@@ -66,6 +67,7 @@ class Race:
         self.standings = Standings(len(self.settings))
         self.arms = Arms(base, model, len(self.settings), on_host=on_host)
         self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
+        self._is_checked = False  # whether the base keeps its state where an arm can have its own
         self._torn: int | None = None  # the arm whose weights are being written
 
     def step(self, minibatch: MinibatchGradient) -> None:
@@ -141,14 +143,35 @@ class Race:
             scores = list(map(statistics.fmean, judged))
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
+    def info(
+        self, step: int, winner: int | None, reason: str, rate: float, *, restarted: bool
+    ) -> RaceInfo:
+        """Return what there is to tell of a race that ended with a step."""
+        return RaceInfo(
+            step=self.began,
+            minibatches=step + 1 - self.began,
+            settings=self.settings,
+            scores=self.scores(),
+            dropped=dict(self.standings.dropped),
+            winner=winner,
+            reason=reason,
+            rate=rate,
+            extra_steps=self.extra_steps,
+            restarted=restarted,
+        )
+
     def _move(self, arm: int) -> None:
         """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
         if active_scaler() is not None and not gradients_are_finite(self._base):
             return
+        outside = None if self._is_checked else StateOutside(self._base)
         self._torn = arm
         self._write(self.settings[arm])
         self._base.step()
         self._torn = None
+        if outside is not None:
+            self._is_checked = True
+            outside.refuse_changes("SelfTuner")
 
     def _give_up_torn(self) -> None:
         """Drop the arm whose step was interrupted: its weights are half old, half new."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -13,21 +12,19 @@ from torch import nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.race import Allowance, RaceInfo, allowance
+from annealtune.annealing.race import Allowance, RaceInfo, allowance, upward_belief
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import has_gradient, known_centre, relative_centre
 from annealtune.optim.gradient import MinibatchGradient, gradients_are_finite
 from annealtune.optim.group_rates import GroupRates
-from annealtune.optim.guards import Buffers, buffers_kept
+from annealtune.optim.guards import Buffers, rewound
 from annealtune.optim.history import History
 from annealtune.optim.race import MOST_SPOILT, Objective, Race
 from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
-# A short race favours large rates: a choice above the centre is believed half-way, in logarithms.
-_BELIEF_UPWARD = 0.5
 # Where every arm broke, the next race is held this far below.
 _FAR_BELOW = _SPACING**3
 # Steps without any gradient after which a word is due.
@@ -105,7 +102,7 @@ class Races:
             settings = self._first_arms()
             if not settings:
                 return self._hold_centre(step)
-            with _rewound(before, self._model):
+            with rewound(before, self._model):
                 self.race = self._started(settings, step)
         self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
         if not self.race.is_over:
@@ -142,7 +139,8 @@ class Races:
             race.arms.start_again()
         else:
             race.arms.switch_to(arm)
-        self._note(race, step, outcome.winner, outcome.reason, chosen, restarted=arm is None)
+        info = race.info(step, *outcome, _rate(chosen), restarted=arm is None)
+        self._note(info, race, step)
         self.race = self._started(below, step + 1) if below else None
         return None if below else chosen
 
@@ -158,7 +156,8 @@ class Races:
         if self._neighborhood is None:
             chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
         race.arms.start_again()
-        self._note(race, step, None, "all broke", chosen, restarted=True)
+        info = race.info(step, None, "all broke", _rate(chosen), restarted=True)
+        self._note(info, race, step)
         self.race = None
         self._centre = _rate(chosen)
         if self._neighborhood is None and self._allowance().fits(3):
@@ -242,10 +241,10 @@ class Races:
         return distances.index(min(distances))
 
     def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
-        """Return what is made of the winner: a rate above the centre is believed half-way."""
+        """Return what is made of the winner: a rate above the centre is believed in part."""
         if self._neighborhood is not None or _rate(winner) <= self._centre:
             return winner
-        believed = self._centre * (_rate(winner) / self._centre) ** _BELIEF_UPWARD
+        believed = self._centre * (_rate(winner) / self._centre) ** upward_belief(self._total_steps)
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
@@ -259,28 +258,7 @@ class Races:
             return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
         return ()
 
-    def _note(
-        self,
-        race: Race,
-        step: int,
-        winner: int | None,
-        reason: str,
-        chosen: Setting,
-        *,
-        restarted: bool,
-    ) -> None:
-        info = RaceInfo(
-            step=race.began,
-            minibatches=step + 1 - race.began,
-            settings=race.settings,
-            scores=race.scores(),
-            dropped=dict(race.standings.dropped),
-            winner=winner,
-            reason=reason,
-            rate=_rate(chosen),
-            extra_steps=race.extra_steps,
-            restarted=restarted,
-        )
+    def _note(self, info: RaceInfo, race: Race, step: int) -> None:
         self.infos = [*self._before(race), info]
         self._history.note(step, str(info))
 
@@ -326,17 +304,6 @@ class Races:
             settings = [restored(options) for options in state["race"]["settings"]]
             self.race = self._started(settings, state["race"]["began"])
             self.race.load_state_dict(state["race"])
-
-
-@contextlib.contextmanager
-def _rewound(before: Buffers | None, model: nn.Module | None) -> Iterator[None]:
-    """Give a model the buffers it had before, meanwhile."""
-    if before is None or model is None:
-        yield
-        return
-    with buffers_kept(list(model.modules()), []):
-        before.put_back()
-        yield
 
 
 def _broken_from_the_start(minibatches: int) -> NonFiniteLossError:

@@ -7,7 +7,6 @@ is one of the base and nothing else.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal
@@ -17,16 +16,23 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.arguments import positive
-from annealtune.annealing.race import RaceInfo, allowance
+from annealtune.annealing.arguments import positive, whole
+from annealtune.annealing.race import RaceInfo
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
-from annealtune.optim.controls import Controls
+from annealtune.optim.averaging import no_average
 from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.history import History
 from annealtune.optim.intake import Intake
 from annealtune.optim.loss_guard import LossGuard
 from annealtune.optim.race import Objective
+from annealtune.optim.race_arguments import (
+    checked_length,
+    checked_model,
+    checked_neighborhood,
+    checked_objective,
+    is_on_host,
+)
 from annealtune.optim.races import Races
 from annealtune.optim.recorder import Function
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -101,9 +107,9 @@ class SelfTuner(OptimizerWrapper):
     ) -> None:
         compatibility.check_base("SelfTuner", base, may_maximize=True)
         super().__init__(base)
-        self.model = _checked_model(model)
-        self.total_steps = _checked_length(total_steps)
-        self.neighborhood = _fitting(base, neighborhood, self.total_steps)
+        self.model = checked_model(model)
+        self.total_steps = None if total_steps is None else checked_length(total_steps)
+        self.neighborhood = checked_neighborhood(base, neighborhood, self.total_steps)
         self.averages = average
         self.steps = 0  # calls so far
         self.history = History()
@@ -119,14 +125,12 @@ class SelfTuner(OptimizerWrapper):
             total_steps=self.total_steps,
             around=None if around is None else positive("SelfTuner(around=...)", around),
             neighborhood=self.neighborhood,
-            objective=_checked_objective(objective),
-            on_host=_checked_place(idle) == "host",
+            objective=checked_objective(objective),
+            on_host=is_on_host(idle),
             sign=sign,
-            seed=_checked_seed(seed),
+            seed=whole("SelfTuner(seed=...)", seed),
         )
         self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
-        self._left: list[Any] | None = None  # the rates as the last step left them
-        self._refuse_schedulers()
 
     @torch.no_grad()
     def step(
@@ -174,20 +178,15 @@ class SelfTuner(OptimizerWrapper):
                 self._rates.write(self.rate)
                 self.base.step()
         self.steps += 1
-        self._left = self._present_rates()
+        self._rates.claim()
         return minibatch.returned
 
     def record(self, function: Function) -> Function:
         """Wrap the function that computes the loss of a minibatch; it does what it did before.
 
-        Calls with gradients on are remembered until the next `step`, so that a race can compute the
-        same loss for every arm: same arguments, random numbers, autocast and factor on the loss.
-
-        Args:
-            function: returns a scalar loss, or a tuple that begins with one.
-
-        Raises:
-            TypeError: if it is no function; on a call, if it returns no scalar.
+        Calls with gradients on are remembered until the next `step`, so that the same loss can be
+        computed again: same arguments, random numbers, autocast and factor on the loss. The
+        function returns a scalar, or a tuple that begins with one; else its call is a TypeError.
         """
         return self._intake.recorder.wrap(function)
 
@@ -195,9 +194,6 @@ class SelfTuner(OptimizerWrapper):
         """Have a function called between backward and step, for every arm: clip gradients there.
 
         A loop that clips by itself does so for one arm only.
-
-        Args:
-            function: takes no arguments.
 
         Returns:
             A handle whose ``remove()`` ends it.
@@ -248,26 +244,17 @@ class SelfTuner(OptimizerWrapper):
         """
         self._refuse_pending("averaged")
         if not self.averages:
-            raise RuntimeError(
-                "SelfTuner.averaged() needs an average of the weights: write "
-                "SelfTuner(..., average=True)"
-            )
+            raise no_average("SelfTuner")
         return self._guard.average.swapped_in(loader)
 
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
-        lines = [
-            f"step {self.steps}{planned}, rate {self.rate:.3g}, {self.extra_steps} extra steps"
-        ]
-        for info in self.races:
-            lines.append(str(info))
-            for arm, (setting, score) in enumerate(zip(info.settings, info.scores, strict=True)):
-                fate = "won" if arm == info.winner else info.dropped.get(arm, "stayed to the end")
-                lines.append(f"  {setting!s:<28} score {score:<12.6g} {fate}")
-        races = {str(info) for info in self.races}
+        state = f"step {self.steps}{planned}, rate {self.rate:.3g}, {self.extra_steps} extra steps"
+        races = [str(info) for info in self.races]
         events = (event for event in self.history.events if event.text not in races)
-        return "\n".join([*lines, *(f"step {event.step}: {event.text}" for event in events)])
+        told = (f"step {event.step}: {event.text}" for event in events)
+        return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""
@@ -311,51 +298,21 @@ class SelfTuner(OptimizerWrapper):
         return min(1.0, left / (_DECAY * self.total_steps))
 
     def _check_undisturbed(self) -> None:
-        """Refuse whoever else writes the rate, or the weights during a race; warn past the end.
-
-        Raises:
-            ValueError: if a scheduler has left its mark or a rate has changed.
-            RuntimeError: if weights were written during a race, or by `averaged`.
-        """
+        """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
         self._refuse_pending("step")
-        self._refuse_schedulers()
-        race = self._races.race
-        if race is not None and not race.arms.is_sealed():
-            raise RuntimeError(
-                "SelfTuner: weights must not be written by somebody else while a race is on, for "
-                f"only one of {len(race.standings.live)} arms would have them. Load weights before "
-                "the first step, or after the race: opt.is_racing tells"
-            )
+        self._rates.refuse_others()
+        if self._races.race is not None:
+            self._races.race.arms.refuse_others()
         if self.steps == self.total_steps:
             self.history.say(
                 self.steps,
                 f"{self.total_steps} steps were planned and more are made: the rate stays where "
                 "the plan ended; give the true total_steps=..., or none",
             )
-        self._left = None  # an interrupted step leaves rates that are ours too
-
-    def _refuse_schedulers(self) -> None:
-        if any("initial_lr" in group for group in self.base.param_groups) or (
-            self._left is not None and self._left != self._present_rates()
-        ):
-            raise ValueError(
-                "SelfTuner: the learning rate is tuned, so nobody else must write it, got a "
-                "scheduler (a group has 'initial_lr') or a rate that has changed since the last "
-                f"step: {self._left} became {self._present_rates()}. Take the scheduler away; the "
-                "rate falls by itself if total_steps=... is given"
-            )
-
-    def _present_rates(self) -> list[Any]:
-        # A rate in a tensor is not read: that would wait for the device.
-        rates = (group["lr"] for group in self.base.param_groups)
-        return [id(rate) if isinstance(rate, Tensor) else rate for rate in rates]
+        self._rates.release()  # an interrupted step leaves rates that are ours too
 
     def _refuse_pending(self, method: str) -> None:
-        if self._guard.average.is_swapped_in:
-            raise RuntimeError(
-                f"SelfTuner.{method}() must not be called within averaged(): the weights are not "
-                "those that are trained"
-            )
+        self._guard.average.refuse_swapped_in(method)
 
     def _own_state(self) -> dict[str, Any]:
         return {
@@ -390,62 +347,4 @@ class SelfTuner(OptimizerWrapper):
             self._intake.end_replays()
 
     def _reset_scratch(self) -> None:
-        self._left = None
-
-
-def _fitting(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood | None:
-    """Return the H that was given, if there is a race that fits it."""
-    if neighborhood is None:
-        return None
-    fitting = Controls("SelfTuner", base, None, None).fit(neighborhood)
-    if len(fitting) < 2:
-        raise ValueError(
-            f"SelfTuner(neighborhood=...) must hold at least two settings that "
-            f"{type(base).__name__} takes, for a race needs two arms, got {fitting!r}"
-        )
-    if not allowance(total_steps).fits(len(fitting)):
-        raise ValueError(
-            f"SelfTuner(total_steps={total_steps}, neighborhood=...): a race of {len(fitting)} "
-            "settings must fit into the run, but would make more extra steps than it allows; take "
-            "fewer settings or more steps"
-        )
-    return fitting
-
-
-def _checked_model(model: Any) -> nn.Module | None:
-    if model is not None and not isinstance(model, nn.Module):
-        raise TypeError(f"SelfTuner(model=...) must be a torch.nn.Module, got {model!r}")
-    return model
-
-
-def _checked_length(total_steps: Any) -> int | None:
-    if total_steps is None:
-        return None
-    if isinstance(total_steps, bool) or not hasattr(total_steps, "__index__"):
-        raise TypeError(f"SelfTuner(total_steps=...) must be a whole number, got {total_steps!r}")
-    length = operator.index(total_steps)
-    if length < 1:
-        raise ValueError(f"SelfTuner(total_steps=...) must be at least 1, got {total_steps!r}")
-    return length
-
-
-def _checked_objective(objective: Any) -> Objective | None:
-    if objective is not None and not callable(objective):
-        raise TypeError(
-            "SelfTuner(objective=...) must be a function without arguments that returns a number, "
-            f"got {objective!r}"
-        )
-    checked: Objective | None = objective
-    return checked
-
-
-def _checked_place(idle: Any) -> str:
-    if idle not in ("device", "host"):
-        raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
-    return str(idle)
-
-
-def _checked_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise TypeError(f"SelfTuner(seed=...) must be a whole number, got {seed!r}")
-    return operator.index(seed)
+        self._rates.release()

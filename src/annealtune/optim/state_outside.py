@@ -38,7 +38,7 @@ class StateOutside:
             if not _are_equal(self._before.get(name), now.get(name)):
                 raise TypeError(
                     f"{owner}(base=...) must keep what its step changes in its state and its "
-                    "parameter groups, or a rejected step could not be undone, got "
+                    "parameter groups, or its steps could not be undone, got "
                     f"{type(self._base).__name__}, which keeps {name} elsewhere; take another "
                     "optimizer, or the one inside it"
                 )

@@ -20,12 +20,10 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Observer, Task
-from annealtune.training.progress import describe
+from annealtune.training.progress import WATCHED, describe
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
-# What has room beside a bar.
-_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _ACTIVE = ("started", "waiting", "retried")
 
 
@@ -150,7 +148,7 @@ class Live(Lines):
         self._looked_at = time.monotonic()
         for path, row in self._rows.items():
             record = last_record(path)
-            watched = {key: value for key, value in record.items() if key in _WATCHED}
+            watched = {key: value for key, value in record.items() if key in WATCHED}
             self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(watched))
 
 

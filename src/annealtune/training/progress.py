@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from annealtune.training.session import Session
 
 
+# What has room beside a bar on a narrow terminal, and from how many columns on there is more.
+WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
+_WIDE = 120
+
+
 class Progress(Protocol):
     """What a run tells about itself."""
 
@@ -121,7 +126,7 @@ class Live(Lines):
         """Draw the bars."""
         columns = (
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=24 if self._is_wide else 10),
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
             TextColumn("{task.fields[numbers]}"),
@@ -150,8 +155,13 @@ class Live(Lines):
         )
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Show the epoch's numbers beside the bar of the run."""
-        self._bars.update(self._run, numbers=describe(record))
+        """Show the epoch's numbers beside the bar of the run, as many as there is room for."""
+        shown = record if self._is_wide else {k: record[k] for k in WATCHED if k in record}
+        self._bars.update(self._run, numbers=describe(shown))
+
+    @property
+    def _is_wide(self) -> bool:
+        return self._console.width >= _WIDE
 
 
 _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (

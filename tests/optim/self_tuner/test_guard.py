@@ -32,9 +32,10 @@ class TestARateThatBreaksLater:
         assert weight.abs().max() < 1e-3
         assert rates[-1] < 0.02
         held = optimizer.races[-1].rate
-        assert sorted(set(rates[199:]), reverse=True) == pytest.approx(
-            [held / 4**cuts for cuts in range(len(said) + 1)]
-        )
+        used = sorted(set(rates[199:]), reverse=True)
+        assert used == pytest.approx([held / 4**cuts for cuts in range(len(used))])
+        # A first loss that is not finite is put down to the data: it cuts nothing.
+        assert len(said) - 1 <= len(used) - 1 <= len(said)
         assert {warning.filename for warning in said} == {__file__}  # they point to the caller
         assert optimizer.rate == rates[-1]
 
@@ -129,8 +130,8 @@ class TestTheWatch:
 
     def test_all_that_was_learned_is_lost(self):
         fall = [2.0 - 0.05 * n for n in range(4 * EVERY)]
-        assert self.seen([*fall, *[1.99] * EVERY])[-1]
-        assert not self.seen([*fall, *[1.0] * EVERY])[-1]
+        assert self.seen([*fall, *[1.99] * 2 * EVERY])[-2:] == [False, True]
+        assert not self.seen([*fall, *[1.0] * 2 * EVERY])[-1]
 
     def test_one_of_eight_may_be_anything_finite(self):
         usual = [1.0, 1.1, 0.9, 1.0, 1.2, 0.8, 1.0, 1.0]
@@ -139,9 +140,9 @@ class TestTheWatch:
 
     def test_unit_and_zero_change_nothing(self):
         usual = [1.0, 1.25, 0.75, 1.0, 1.5, 0.5, 1.0, 1.0]
-        losses = [*usual, *usual, *[16.0] * 8, *usual]
+        losses = [*usual, *usual, *[16.0] * 8, *usual, *[16.0] * 16, *usual]
         expected = self.seen(losses)
-        assert expected == [False, False, True, False]
+        assert expected == [False, False, False, False, False, True, False]
         assert self.seen([2.0**30 * loss for loss in losses]) == expected
         assert self.seen([loss - 512.0 for loss in losses]) == expected
         assert self.seen([-loss for loss in losses], sign=-1.0) == expected
