@@ -15,7 +15,9 @@ from annealtune.optim import averaging, centre, loss_guard, races, self_tuner
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "spacing": (races, "_SPACING"),
     "on-each-side": (races, "_ON_EACH_SIDE"),
-    "belief-upward": (races, "_BELIEF_UPWARD"),
+    "most-belief": (rules, "_MOST_BELIEF"),
+    "least-belief": (rules, "_LEAST_BELIEF"),
+    "believed-steps": (rules, "_BELIEVED_STEPS"),
     "clearly": (rules, "_CLEARLY"),
     "least-window": (rules, "_LEAST_WINDOW"),
     "stay": (rules, "_STAY"),

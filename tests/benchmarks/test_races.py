@@ -192,22 +192,23 @@ def test_the_table_shows_means_and_the_worst(tmp_path, capsys):
 
 
 def test_a_variant_holds_for_its_context_alone():
-    with variants.applied("belief-upward=1,stay=1"):
-        assert races._BELIEF_UPWARD == 1.0
+    with variants.applied("spacing=2,stay=1"):
+        assert races._SPACING == 2.0
         assert rules._STAY == 1
         assert isinstance(rules._STAY, int)
-    assert (races._BELIEF_UPWARD, rules._STAY) == (0.5, 2)
+    assert (races._SPACING, rules._STAY) == (4.0, 2)
     with pytest.raises(ValueError, match="unknown constant 'beleif'"):
         variants.parse("beleif=1")
 
 
 def test_a_variant_changes_what_is_chosen():
-    rates = {}
-    for variant in ("belief-upward=1", "belief-upward=0"):
-        with variants.applied(variant + ",further-races=0"):
-            rates[variant] = methods.run(Line(Sources()), "adamw", "self-tuned")["rate"]
-    assert rates["belief-upward=0"] == 3e-3
-    assert rates["belief-upward=1"] > 3e-3
+    rates = []
+    for belief in (0, 1):
+        variant = f"most-belief={belief},least-belief={belief},further-races=0"
+        with variants.applied(variant):
+            rates.append(methods.run(Line(Sources()), "adamw", "self-tuned")["rate"])
+    assert rates[0] == 3e-3
+    assert rates[1] > 3e-3
 
 
 def test_a_small_task_is_run_once_and_goes_on(tmp_path, monkeypatch, capsys):
