@@ -47,7 +47,6 @@ class GroupRates:
             )
         self._ratios = [rate / self._largest for rate in given]
         self._left: list[Any] | None = None  # the rates that nobody else may change
-        self.refuse_others()
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""

@@ -115,6 +115,7 @@ class SelfTuner(OptimizerWrapper):
         self.history = History()
         self._held: Setting | None = None  # what the races have chosen
         self._rates = GroupRates("SelfTuner", base)
+        self._rates.refuse_others()
         sign = compatibility.direction("SelfTuner", base)
         self._intake = Intake("SelfTuner", base, model)
         self._races = Races(

@@ -1,0 +1,35 @@
+"""The tasks by name."""
+
+from __future__ import annotations
+
+from . import functions, images, tables, text
+from .task import Task
+
+TASKS: dict[str, type[Task]] = {
+    "digits": images.Digits,
+    "convolutions": images.Convolutions,
+    "deep": images.Deep,
+    "fine-tuned-shifted": images.FineTunedShifted,
+    "fine-tuned-own": images.FineTunedOwn,
+    "contrastive": images.Contrastive,
+    "autoencoder": images.Autoencoder,
+    "recurrent": text.Recurrent,
+    "transformer": text.Transformer,
+    "fine-tuned-transformer": text.FineTunedTransformer,
+    "words": text.Words,
+    "siren-image": functions.SirenImage,
+    "siren-sound": functions.SirenSound,
+    "heat-equation": functions.HeatEquation,
+    "factorisation": tables.Factorisation,
+    "graph": tables.Graph,
+    "logistic-regression": tables.LogisticRegression,
+}
+
+# SGD with momentum is too slow for the language models and the convolutions at these lengths.
+NOT_FOR_SGD = (
+    "convolutions",
+    "fine-tuned-shifted",
+    "recurrent",
+    "transformer",
+    "fine-tuned-transformer",
+)

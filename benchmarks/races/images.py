@@ -1,0 +1,190 @@
+"""Tasks on images: digits, and Fashion-MNIST at half its size."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from .task import Sources, Task, generator, perceptron, pretrain
+
+
+def fashion(sources: Sources, part: str, count: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Return images of 14 x 14 pixels and their labels, some of a part in the published order."""
+    dataset = sources.dataset("fashion-mnist")
+    images = dataset.train_images if part == "train" else dataset.test_images
+    labels = dataset.train_labels if part == "train" else dataset.test_labels
+    halved = F.avg_pool2d(images[first : first + count].float() / 255, 2)
+    return halved.sub(0.286).div(0.32), labels[first : first + count]
+
+
+class Digits(Task):
+    """Digits of 8 x 8 pixels, perceptron with dropout."""
+
+    def load(self) -> None:
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        order = np.random.RandomState(0).permutation(len(pixels))
+        inputs, targets = torch.tensor(pixels[order]).float() / 16, torch.tensor(labels[order])
+        self.inputs, self.test_inputs = inputs[:1000], inputs[1000:]
+        self.targets, self.test_targets = targets[:1000], targets[1000:]
+
+    def build(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Linear(64, 64),
+            nn.ReLU(),
+            nn.Dropout(0.2),
+            nn.Linear(64, 64),
+            nn.ReLU(),
+            nn.Linear(64, 10),
+        )
+
+
+class Convolutions(Task):
+    """Two convolutions without BatchNorm."""
+
+    steps = 500
+    batch_size = 48
+
+    def load(self) -> None:
+        self.inputs, self.targets = fashion(self.sources, "train", 6000)
+        self.test_inputs, self.test_targets = fashion(self.sources, "test", 1000)
+
+    def build(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 12, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 24, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(24 * 9, 10),
+        )
+
+
+class Deep(Task):
+    """Ten linear layers of width 40, which begin on a plateau."""
+
+    steps = 800
+
+    def load(self) -> None:
+        images, self.targets = fashion(self.sources, "train", 6000)
+        test_images, self.test_targets = fashion(self.sources, "test", 2000)
+        self.inputs, self.test_inputs = images.flatten(1), test_images.flatten(1)
+
+    def build(self) -> nn.Module:
+        return perceptron(196, *[40] * 9, 10)
+
+
+def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
+    convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+
+
+class FineTunedShifted(Task):
+    """A trained CNN with BatchNorm, trained on with 800 images that are shifted and noisy."""
+
+    steps = 300
+    batch_size = 32
+
+    def load(self) -> None:
+        images, self.targets = fashion(self.sources, "train", 800, 30_000)
+        test_images, self.test_targets = fashion(self.sources, "test", 1000)
+        self.inputs = self._shifted(images, generator(1))
+        self.test_inputs = self._shifted(test_images, generator(2))
+
+    def _shifted(self, images: Tensor, source: torch.Generator) -> Tensor:
+        moved = torch.roll(images, (2, 1), (2, 3))
+        return moved * 0.8 + 0.3 * torch.randn(images.shape, generator=source)
+
+    def build(self) -> nn.Module:
+        network = self._untrained()
+        network.load_state_dict(self.sources.pretrained("fashion-batchnorm", self._pretrained))
+        return network
+
+    def _untrained(self) -> nn.Module:
+        return nn.Sequential(
+            *_convolution(1, 12),
+            nn.MaxPool2d(2),
+            *_convolution(12, 24),
+            *_convolution(24, 24),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(216, 10),
+        )
+
+    def _pretrained(self) -> nn.Module:
+        images, labels = fashion(self.sources, "train", 20_000)
+        torch.manual_seed(5)
+        network = self._untrained()
+
+        def loss() -> Tensor:
+            rows = torch.randint(20_000, (64,))
+            return F.cross_entropy(network(images[rows]), labels[rows])
+
+        return pretrain(network, loss, rate=3e-3, steps=2000)
+
+
+class FineTunedOwn(FineTunedShifted):
+    """The same CNN, trained on with 600 slightly noisy images of its own kind."""
+
+    def load(self) -> None:
+        images, self.targets = fashion(self.sources, "train", 600, 40_000)
+        test_images, self.test_targets = fashion(self.sources, "test", 1500)
+        self.inputs = images + 0.25 * torch.randn(images.shape, generator=generator(11))
+        self.test_inputs = test_images + 0.25 * torch.randn(
+            test_images.shape, generator=generator(12)
+        )
+
+
+class Contrastive(Task):
+    """Two noisy views of an image are to be nearer to each other than to other images."""
+
+    steps = 500
+
+    def load(self) -> None:
+        self.inputs = fashion(self.sources, "train", 3000)[0].flatten(1)
+        self.targets = torch.arange(3000)
+        self.test_inputs = fashion(self.sources, "test", 512)[0].flatten(1)
+
+    def build(self) -> nn.Module:
+        return perceptron(196, 96, 96, 24)
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        images, _ = minibatch
+        views = [
+            images * (torch.rand(images.shape) > 0.3) + 0.3 * torch.randn(images.shape)
+            for _ in range(2)
+        ]
+        ones, others = (F.normalize(network(view), dim=1) for view in views)
+        likeness = ones @ others.T / 0.2
+        own = torch.arange(len(images))
+        return (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
+
+    @torch.no_grad()
+    def test(self, network: nn.Module) -> float:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(77)
+            pieces = self.test_inputs.split(64)
+            return sum(float(self.loss(network, (piece, piece))) for piece in pieces) / len(pieces)
+
+
+class Autoencoder(Task):
+    """Images through a layer of twelve."""
+
+    steps = 700
+
+    def load(self) -> None:
+        self.inputs = self.targets = fashion(self.sources, "train", 6000)[0].flatten(1)
+        self.test_inputs = fashion(self.sources, "test", 1000)[0].flatten(1)
+        self.test_targets = self.test_inputs
+
+    def build(self) -> nn.Module:
+        return perceptron(196, 64, 12, 64, 196)
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        inputs, targets = minibatch
+        return F.mse_loss(network(inputs), targets)
