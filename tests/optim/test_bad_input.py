@@ -385,7 +385,7 @@ STEPS = {
     "nothing": (
         lambda opt, net, loss: opt.step(),
         TypeError,
-        ["SGDSA.step()", "a closure or loss=", "neither"],
+        ["SGDSA.step()", "a closure or loss=", "opt.record(fn)", "none of these"],
     ),
     "closure and loss": (
         lambda opt, net, loss: opt.step(loss, loss=1.0),

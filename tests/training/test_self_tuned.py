@@ -161,7 +161,8 @@ class TestRecords:
         (race,) = records[1]["races"]
         assert (race["step"], race["minibatches"], len(race["settings"])) == (0, LASTING, ARMS)
         assert race["extra_steps"] == LASTING * (ARMS - 1)
-        assert [r["extra_steps"] for r in records] == [0] + [race["extra_steps"]] * 23
+        so_far = records[0]["step"] * (ARMS - 1)  # the race is on at the end of the first epoch
+        assert [r["extra_steps"] for r in records] == [so_far] + [race["extra_steps"]] * 23
         # Held, then down to one step of the last quarter of 144.
         rates = [record["rate"] for record in records]
         assert rates[1:18] == [race["rate"]] * 17
@@ -271,9 +272,8 @@ def test_a_run_that_breaks_is_brought_back(program, racing_flags, place, lines_o
     assert len(warned) == 1, finished.err
     records = lines_of(place / "run" / "metrics.jsonl")
     assert records[-1]["train_loss"] < 0.5 < records[0]["train_loss"]
-    # A quarter of the rate is left, and what was not finite is in no mean.
-    assert records[18]["rate"] < records[2]["rate"] / 4
-    assert records[17]["rate"] == pytest.approx(records[2]["rate"] / 4)
+    # One minibatch after many sound ones says nothing of the rate; it is in no mean either.
+    assert records[17]["rate"] == records[2]["rate"]
 
 
 def test_compiled_it_is_the_same_run(undisturbed, racing, outcome, monkeypatch):

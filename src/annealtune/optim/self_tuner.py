@@ -111,8 +111,7 @@ class SelfTuner(OptimizerWrapper):
         self.total_steps = None if total_steps is None else checked_length(total_steps)
         self.neighborhood = checked_neighborhood(base, neighborhood, self.total_steps)
         self.averages = average
-        self.steps = 0  # calls so far
-        self.history = History()
+        self.steps, self.history = 0, History()  # calls so far, and what happened
         self._held: Setting | None = None  # what the races have chosen
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
