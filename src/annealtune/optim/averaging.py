@@ -75,9 +75,14 @@ class WeightAverage:
         # All of them the first time; later the weights of a group that was added.
         self._means += [t.clone() for t in present[len(known) :]]
 
-    def put(self) -> None:
-        """Give the model the average for good."""
+    @torch.no_grad()
+    def put_all(self, buffers: Mapping[str, Tensor]) -> None:
+        """Give the model the average for good, and its other buffers these values."""
         modules = [] if self._model is None else list(self._model.modules())
+        named = {} if self._model is None else dict(self._model.named_buffers())
+        for name, kept in buffers.items():
+            if name in named and named[name].shape == kept.shape:
+                named[name].copy_(kept)
         _write(self._tensors(), self._means, modules)
 
     @contextlib.contextmanager

@@ -115,7 +115,7 @@ class EmbeddedTuner(AnnealedWrapper):
         self._judge = judge(owner, accept_on)
         self._picked: Setting | None = None  # ahead of its step
         self._probe = Probe(owner, model, buffers, base, probe_in)
-        self._recorder = Recorder(owner)
+        self._recorder = Recorder(owner, base)
         self.averages = average
         self._average = WeightAverage(owner, base, model) if average else None
         self._reset_scratch()

@@ -69,7 +69,7 @@ class Buffers:
     def __init__(self, modules: list[nn.Module], extra: list[Tensor]) -> None:
         self._entries = [(module, dict(module._buffers)) for module in modules if module._buffers]
         buffers = [b for _, named in self._entries for b in named.values() if b is not None]
-        self._copies = [(b, b.clone()) for b in buffers + extra if not is_expanded(b)]
+        self._copies = [(b, b.clone()) for b in buffers + extra if not is_out_of_reach(b)]
 
     @torch.no_grad()
     def put_back(self) -> None:
@@ -156,8 +156,10 @@ class Gradients:
             t.grad = gradient
 
 
-def is_expanded(tensor: Tensor) -> bool:
-    """Tell a tensor that torch lets nobody write into."""
+def is_out_of_reach(tensor: Tensor) -> bool:
+    """Tell a tensor that nobody can write into: one that is expanded, or has no values yet."""
+    if torch.nn.parameter.is_lazy(tensor):
+        return True
     if tensor.layout != torch.strided or 0 not in tensor.stride():
         return False
     pairs = zip(tensor.stride(), tensor.shape, strict=True)

@@ -38,7 +38,7 @@ class Intake:
         self._owner = owner
         self._base = base
         self._model = model
-        self.recorder = Recorder(owner, before_call=self._note_forward)
+        self.recorder = Recorder(owner, base, before_call=self._note_forward)
         self.forward = ForwardRecorder(buffers=True)
         self.buffers: guards.Buffers | None = None
         self._closure: ClosureGradient | None = None  # of the step that is being made

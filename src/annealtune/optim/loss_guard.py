@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +12,13 @@ from torch.optim import Optimizer
 
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.guards import is_out_of_reach
 from annealtune.optim.history import History
 from annealtune.optim.loss_watch import LossWatch
 
 # What is left of the rate, and how often it may be cut.
 _CUT, _MOST_CUTS = 0.25, 20
+_NOT_RESET = ("params", "param_names", "lr", "lr_scale", "name")
 # After this many sound looks in a row the data is blamed for a loss that is not finite, once.
 _TRUSTED = 8
 
@@ -50,6 +53,9 @@ class LossGuard:
         self._base = base
         self._history = history
         self._watch = LossWatch(sign)
+        self._model = model
+        self._options = [_options(group) for group in base.param_groups]  # as they were given
+        self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self._cuts = 0
         self._sound = 0  # looks in a row
         self.average = WeightAverage("SelfTuner", base, model, latest=not average)
@@ -61,7 +67,16 @@ class LossGuard:
 
     def begin(self) -> None:
         """Take the present weights as sound."""
+        self._keep()
+
+    def _keep(self) -> None:
+        """Take in weights and buffers that are sound."""
         self.average.add()
+        self._buffers = {name: buffer.clone() for name, buffer in self._live_buffers()}
+
+    def _live_buffers(self) -> list[tuple[str, Tensor]]:
+        named = () if self._model is None else self._model.named_buffers()
+        return [(name, buffer) for name, buffer in named if not is_out_of_reach(buffer)]
 
     def is_sound(self, losses: list[Tensor], step: int, rate: float) -> bool:
         """Take in the losses of one step; tell whether it may be made.
@@ -95,7 +110,7 @@ class LossGuard:
             if not look.is_sound:
                 return True  # perhaps chance: these weights are just not taken for safe
         self._sound += 1
-        self.average.add()
+        self._keep()
         return True
 
     def _may_cut(self, loss: float, step: int) -> bool:
@@ -113,8 +128,10 @@ class LossGuard:
         cut = 1.0 if self._sound >= _TRUSTED and not math.isfinite(loss) else _CUT
         self._cuts += cut < 1
         self._sound = 0
-        self.average.put()
+        self.average.put_all(self._buffers)
         self._base.state.clear()
+        for group, options in zip(self._base.param_groups, self._options, strict=False):
+            group.update(copy.deepcopy(options))  # some bases count their steps there
         self._watch.start_again()
         self._history.say(
             step,
@@ -129,6 +146,7 @@ class LossGuard:
             "cuts": self._cuts,
             "sound": self._sound,
             "average": self.average.state_dict(),
+            "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
 
     def check(self, state: Mapping[str, Any]) -> None:
@@ -144,3 +162,9 @@ class LossGuard:
         self._watch.load_state_dict(state["watch"])
         self._cuts, self._sound = state["cuts"], state["sound"]
         self.average.load_state_dict(state["average"])
+        self._buffers = dict(state["buffers"])
+
+
+def _options(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a group holds besides weights and rate."""
+    return {key: copy.deepcopy(value) for key, value in group.items() if key not in _NOT_RESET}

@@ -86,7 +86,11 @@ class LossWatch:
         unread, self._unread, self._steps = self._unread, [], 0
         if not unread:
             return None
-        flat = torch.stack([loss.reshape(()).float() for loss in unread])
+        # Those of a checkpoint may lie elsewhere; half precision is read in single.
+        device = unread[-1].device
+        wide = any(loss.dtype == torch.float64 for loss in unread)
+        kind = torch.float64 if wide else torch.float32
+        flat = torch.stack([loss.reshape(()).to(device, kind) for loss in unread])
         losses = [self._sign * loss for loss in flat.tolist()]
         if not all(map(math.isfinite, losses)):
             return Look(math.nan, is_sound=False, is_broken=True)

@@ -38,6 +38,7 @@ class Race:
         allowance: what the race may cost.
         began: number of the step at which it begins.
         sign: -1 where the loss is maximized.
+        say: tells the user what goes wrong.
         objective: what the arms are judged by at the end instead of their losses.
         on_host: whether arms that are not in the model lie in host memory.
     """
@@ -51,6 +52,7 @@ class Race:
         allowance: Allowance,
         *,
         began: int,
+        say: Callable[[str], None],
         sign: float = 1.0,
         objective: Objective | None = None,
         on_host: bool = False,
@@ -60,6 +62,7 @@ class Race:
         self.settings = tuple(settings)
         self._write = write
         self._allowance = allowance
+        self._say = say
         self._sign = sign
         self._objective = objective
         self.began = began
@@ -67,27 +70,44 @@ class Race:
         self.standings = Standings(len(self.settings))
         self.arms = Arms(base, model, len(self.settings), on_host=on_host)
         self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
+        self._norms: tuple[float, ...] | None = None  # of the first arm's first gradient
         self._is_checked = False  # whether the base keeps its state where an arm can have its own
         self._torn: int | None = None  # the arm whose weights are being written
 
-    def step(self, minibatch: MinibatchGradient) -> None:
-        """Let every live arm make its own step on one minibatch; drop those that clearly lose."""
-        end = RandomState.capture()
+    def step(self, minibatch: MinibatchGradient, before: guards.Buffers | None = None) -> None:
+        """Let every live arm make its own step on one minibatch; drop those that clearly lose.
+
+        Args:
+            minibatch: with its gradient for the arm in the model in place.
+            before: buffers of that arm before the forward, if known.
+        """
+        end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
         first = self.arms.in_model
         losses: dict[int, float] = {}
+        others = guards.Gradients(self._other_parameters())
         try:
             for arm in (first, *(a for a in self.standings.live if a != first)):
                 self.arms.switch_to(arm)
+                if arm != first:
+                    others.put_aside()  # of parameters that another optimizer trains
+                    before = self._buffers()
                 loss = minibatch.compared() if arm == first else minibatch.again()
                 losses[arm] = self._sign * float(loss)
+                end.restore()
+                self._compare_gradients(is_first=arm == first)
                 if math.isfinite(losses[arm]):
                     self._move(arm)
+                    after = RandomState.capture()  # some bases draw numbers of their own
+                elif before is not None:
+                    before.put_back()  # what it did to the statistics of BatchNorm, say
+            after.restore()
         except BaseException:
+            end.restore()
             self._give_up_torn()
             raise
         finally:
-            end.restore()
+            others.put_back()
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:
@@ -126,9 +146,13 @@ class Race:
                 "SelfTuner(objective=...) must return as many numbers for one arm as for "
                 f"another, for they are compared one by one, got {sorted(counts)} of them"
             )
-        for arm, values in self._values.items():
-            if not all(map(math.isfinite, values)) and len(self.standings.live) > 1:
-                self.standings.drop(arm, f"objective {values}")
+        broken = {a: v for a, v in self._values.items() if not all(map(math.isfinite, v))}
+        if len(broken) == len(self._values):
+            self._say("the objective is not finite for any arm: the incumbent wins")
+            winner = incumbent if incumbent in self.standings.live else self.standings.leader
+            return Outcome(winner, "no objective was finite")
+        for arm, values in broken.items():
+            self.standings.drop(arm, f"objective {values}")
         self._forget_dropped()
         return self.standings.verdict(incumbent, smaller, rng, self._values)
 
@@ -159,6 +183,33 @@ class Race:
             extra_steps=self.extra_steps,
             restarted=restarted,
         )
+
+    def _other_parameters(self) -> list[Tensor]:
+        own = {p for group in self._base.param_groups for p in group["params"]}
+        parameters = () if self._model is None else self._model.parameters()
+        return [p for p in parameters if p not in own]
+
+    def _buffers(self) -> guards.Buffers:
+        return guards.Buffers([] if self._model is None else list(self._model.modules()), [])
+
+    def _compare_gradients(self, *, is_first: bool) -> None:
+        """Warn if the second arm, still at the same weights, has another gradient than the first.
+
+        Then something goes into the gradient that is not computed again: a term that is added to
+        the loss, clipping in the loop, random numbers that are not torch's.
+        """
+        if self.standings.minibatches > 0 or self._norms == ():
+            return
+        gradients = [p.grad for group in self._base.param_groups for p in group["params"]]
+        norms = [float(g.norm()) for g in gradients if g is not None]
+        known, self._norms = self._norms, tuple(norms) if is_first else ()
+        if known is not None and not is_first and not _are_close(known, norms):
+            self._say(
+                "the gradient of the first minibatch, computed again at the same weights, is "
+                "another one, so the arms are not alike: everything that goes into it belongs in "
+                "the function given to record, clipping in opt.before_step(fn), random numbers in "
+                "torch's generators"
+            )
 
     def _move(self, arm: int) -> None:
         """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
@@ -233,6 +284,14 @@ def _numbers(values: Any) -> list[float]:
             f"one, got {given!r}"
         )
     return numbers
+
+
+def _are_close(ones: Sequence[float], others: Sequence[float]) -> bool:
+    """Compare norms; a device may sum in another order the second time, and NaN is NaN."""
+    return len(ones) == len(others) and all(
+        math.isclose(one, other, rel_tol=1e-2, abs_tol=1e-12) or not math.isfinite(one)
+        for one, other in zip(ones, others, strict=True)
+    )
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood
-from annealtune.annealing.arguments import count
+from annealtune.annealing.arguments import count, positive
 from annealtune.annealing.race import allowance
 from annealtune.optim.controls import Controls
 from annealtune.optim.race import Objective
@@ -33,6 +33,16 @@ def checked_neighborhood(
             "fewer settings or more steps"
         )
     return fitting
+
+
+def checked_centre(around: Any, neighborhood: Neighborhood | None) -> float:
+    """Return the centre of the first race, where no H has rates of its own."""
+    if neighborhood is not None and "lr" in neighborhood.options:
+        raise ValueError(
+            "SelfTuner(around=..., neighborhood=...) must be given one of the two where H sets lr, "
+            f"got around={around!r} too"
+        )
+    return positive("SelfTuner(around=...)", around)
 
 
 def checked_model(model: Any) -> nn.Module | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import random
 from collections.abc import Iterable, Sequence
@@ -87,31 +88,32 @@ class Races:
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
 
+    def begin(self, step: int, before: Buffers | None) -> Setting | None:
+        """Start the first race as soon as there is a gradient, from the buffers before its forward.
+
+        In a run that is too short for a race the centre is returned, to be held.
+        """
+        if not self._has_gradient(step, before):
+            return None
+        self._centre = self._find_centre()
+        settings = self._first_arms()
+        if not settings:
+            return self._hold_centre(step)
+        with rewound(before, self._model):
+            self.race = self._started(settings, step)
+        return None
+
     def step(
         self, minibatch: MinibatchGradient, step: int, before: Buffers | None = None
     ) -> Setting | None:
-        """Race on one minibatch; return what to train with from here on, once that is known.
-
-        Args:
-            minibatch: with its gradient in place.
-            step: number of the step.
-            before: buffers of the model before the forward of this minibatch: a race starts there.
-        """
-        if self.race is None:
-            if not self._has_gradient(step):
-                return None
-            self._centre = self._find_centre()
-            settings = self._first_arms()
-            if not settings:
-                return self._hold_centre(step)
-            with rewound(before, self._model):
-                self.race = self._started(settings, step)
-        self.race.step(minibatch)  # every arm steps; those that clearly lose are dropped
-        if not self.race.is_over:
+        """Race on one minibatch; return what to train with from here on, once that is known."""
+        race = self.race
+        assert race is not None
+        race.step(minibatch, before)  # every arm steps; those that clearly lose are dropped
+        if not race.is_over:
             return None
-        self.race.arms.unseal()  # the winner is brought into the model, the others go
-        finish = self._after_all_broke if self.race.all_broke else self._finish
-        return finish(self.race, step)
+        race.arms.unseal()  # the winner is brought into the model, the others go
+        return self._after_all_broke(race, step) if race.all_broke else self._finish(race, step)
 
     @property
     def rate(self) -> float:
@@ -169,20 +171,16 @@ class Races:
         return chosen
 
     def _hold_centre(self, step: int) -> Setting:
-        """Make a plain step in a run that is too short for a race."""
-        chosen = Setting({"lr": self._centre})
         self._history.say(
             step,
             f"{self._total_steps} steps are too few for a race: the rate {self._centre:.3g} is "
             "held; give around=... if you know a better one",
         )
-        self._rates.apply(chosen)
-        self._base.step()
-        return chosen
+        return Setting({"lr": self._centre})
 
-    def _has_gradient(self, step: int) -> bool:
+    def _has_gradient(self, step: int, before: Buffers | None) -> bool:
         if has_gradient(self._base):
-            return self._is_finite()
+            return self._is_finite(before)
         self._waited += 1
         if self._waited == _LONG_WAIT:
             self._history.say(
@@ -190,13 +188,15 @@ class Races:
             )
         return False
 
-    def _is_finite(self) -> bool:
+    def _is_finite(self, before: Buffers | None) -> bool:
         """Pass over a minibatch whose gradient is broken: no centre can be found by it.
 
         Raises:
             NonFiniteLossError: if there are several in a row.
         """
         self._spoilt = 0 if gradients_are_finite(self._base) else self._spoilt + 1
+        if self._spoilt and before is not None:
+            before.put_back()
         if self._spoilt >= MOST_SPOILT:
             raise _broken_from_the_start(self._spoilt)
         return self._spoilt == 0
@@ -229,6 +229,7 @@ class Races:
             self._rates.apply,
             self._allowance(),
             began=step,
+            say=functools.partial(self._history.say, step),
             sign=self._sign,
             objective=self._objective,
             on_host=self._on_host,

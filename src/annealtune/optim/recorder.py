@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from annealtune.optim.random_state import RandomState
 
@@ -96,6 +97,7 @@ class Recorder:
 
     Args:
         owner: name of the optimizer's class, for messages.
+        base: whose gradients the calls lead to.
         before_call: is called before a call that is remembered.
         differentiates: whether only calls count that lead to a backward.
     """
@@ -103,11 +105,13 @@ class Recorder:
     def __init__(
         self,
         owner: str,
+        base: Optimizer,
         before_call: Callable[[], None] | None = None,
         *,
         differentiates: bool = True,
     ) -> None:
         self._owner = owner
+        self._base = base
         self._before_call = before_call
         self._differentiates = differentiates
         self._calls: list[Call] = []
@@ -134,6 +138,7 @@ class Recorder:
                 result = function(*args, **kwargs)
                 self._note_loss(_loss_of(self._owner, result))
                 return result
+            self._forget_reset()
             if self._before_call is not None:
                 self._before_call()
             compute = functools.partial(function, *args, **kwargs)
@@ -166,6 +171,13 @@ class Recorder:
     def forget(self) -> None:
         """Let go of everything."""
         self._calls, self._losses = [], []
+
+    def _forget_reset(self) -> None:
+        """Forget calls whose gradients are gone: ``model.zero_grad()`` tells nobody."""
+        if self._differentiates and any(call.is_done for call in self._calls):
+            groups = self._base.param_groups
+            if all(p.grad is None for group in groups for p in group["params"]):
+                self.forget_done()
 
     def forget_done(self) -> None:
         """Hear that gradients are reset: calls that made some belong to a step that was skipped.

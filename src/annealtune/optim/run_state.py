@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -61,7 +61,8 @@ class RunState:
         self._base = base
         self._model = model
         self._on_host = on_host
-        self._tensors = [self._stored(t) for t in _tensors(base, model)]
+        self._weights = [self._stored(w) for w in _weights(base)]
+        self._buffers = {name: self._stored(b) for name, b in _buffers(base, model).items()}
         self._devices: list[torch.device] = []
         self._kept: dict[str, Any] = self._away(copy.deepcopy(_optimizer_part(base)))
 
@@ -81,7 +82,7 @@ class RunState:
 
     def _carry_out(self, exchange: _Exchange, then: Callable[[], None] | None) -> None:
         """Do what is left of an exchange; a part that was interrupted can be made once more."""
-        pairs = list(zip(_tensors(self._base, self._model), self._tensors, strict=True))
+        pairs = self._pairs()
         while exchange.parts < 3 * len(pairs):
             ours, theirs = pairs[exchange.parts // 3]
             match exchange.parts % 3:
@@ -112,7 +113,7 @@ class RunState:
             raise
 
     def _put(self) -> None:
-        for ours, theirs in zip(_tensors(self._base, self._model), self._tensors, strict=True):
+        for ours, theirs in self._pairs():
             ours.copy_(theirs)
         _write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
         guards.show_new_weights([] if self._model is None else list(self._model.modules()))
@@ -120,15 +121,21 @@ class RunState:
     @torch.no_grad()
     def include(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
         """Take in a group that was added to the base; its weights are the same in every state."""
-        buffers = len(self._tensors) - self._weights
-        at = len(self._tensors) - buffers
-        self._tensors[at:at] = [self._stored(p) for p in parameters]
+        self._weights += [self._stored(p) for p in parameters]
         options = copy.deepcopy(_options(group))
         self._kept["options"].append(_mapped(options, self._to_host) if self._on_host else options)
 
-    @property
-    def _weights(self) -> int:
-        return len(self._tensors) - len(list(_buffers(self._model)))
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the live tensors with our copies; a buffer that is new stays with the model."""
+        present = _buffers(self._base, self._model)
+        return [
+            *zip(_weights(self._base), self._weights, strict=True),
+            *(
+                (present[name], kept)
+                for name, kept in self._buffers.items()
+                if name in present and present[name].shape == kept.shape
+            ),
+        ]
 
     def _stored(self, tensor: Tensor) -> Tensor:
         kept = tensor.detach().clone()
@@ -155,8 +162,11 @@ class RunState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the tensors, and the optimizer's part."""
-        tensors = [t.clone() for t in self._tensors]
-        return {"tensors": tensors, "optimizer": copy.deepcopy(self._kept)}
+        return {
+            "weights": [weight.clone() for weight in self._weights],
+            "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
+            "optimizer": copy.deepcopy(self._kept),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Become the state that was saved.
@@ -165,14 +175,21 @@ class RunState:
             ValueError: if it has other tensors.
         """
         check_state(self._base, self._model, state)
-        for own_tensor, tensor in zip(self._tensors, state["tensors"], strict=True):
-            own_tensor.copy_(tensor)
-        parameters = [p for group in self._base.param_groups for p in group["params"]]
+        for own, saved in zip(self._weights, state["weights"], strict=True):
+            own.copy_(saved)
+        live = _buffers(self._base, self._model)
+        self._buffers = {
+            name: self._stored(saved.to(live[name].device if name in live else saved.device))
+            for name, saved in state["buffers"].items()
+        }
+        groups = [group for group in self._base.param_groups for _ in group["params"]]
+        parameters = _weights(self._base)
         part = copy.deepcopy(state["optimizer"])
         for key, entry in part["state"].items():
             if isinstance(key, int) and isinstance(entry, dict):
                 part["state"][key] = {
-                    name: _placed(name, value, parameters[key]) for name, value in entry.items()
+                    name: _placed(name, value, parameters[key], groups[key])
+                    for name, value in entry.items()
                 }
         self._kept = self._away(part)
 
@@ -183,32 +200,49 @@ def check_state(base: Optimizer, model: nn.Module | None, state: Mapping[str, An
     Raises:
         ValueError: if it has other tensors.
     """
-    own = [t.shape for t in _tensors(base, model)]
-    if [t.shape for t in state["tensors"]] != own:
+    own = [w.shape for w in _weights(base)]
+    buffers = {name: b.shape for name, b in _buffers(base, model).items()}
+    saved = {name: b.shape for name, b in state["buffers"].items() if name in buffers}
+    same_buffers = all(buffers[name] == shape for name, shape in saved.items())
+    if [w.shape for w in state["weights"]] != own or not same_buffers:
         raise ValueError(
             "load_state_dict: the state of a race must come from a run with the same weights "
-            f"and buffers, here {len(own)} tensors, got {len(state['tensors'])} of other shapes"
+            f"and buffers, here {len(own)} weights, got {len(state['weights'])} of other shapes"
         )
 
 
-def _placed(name: str, value: Any, parameter: Tensor) -> Any:
-    """Put a tensor of the optimizer's state where its parameter lies, as torch does; steps stay."""
-    if not isinstance(value, Tensor) or name == "step":
+def _placed(name: str, value: Any, parameter: Tensor, group: Mapping[str, Any]) -> Any:
+    """Put a tensor of the optimizer's state where torch puts it: with its parameter, but for steps.
+
+    Those lie on the CPU, unless the whole step runs on the device.
+    """
+    on_device = group.get("fused") or group.get("capturable")
+    if not isinstance(value, Tensor) or (name == "step" and not on_device):
         return value
     return value.to(parameter.device)
 
 
-def _tensors(base: Optimizer, model: nn.Module | None) -> list[Tensor]:
-    """Return the weights, then the buffers: the live tensors, to be written into."""
-    weights = [p.detach() for group in base.param_groups for p in group["params"]]
-    return [*weights, *_buffers(model)]
+def _weights(base: Optimizer) -> list[Tensor]:
+    """Return the live weights, to be written into."""
+    return [p.detach() for group in base.param_groups for p in group["params"]]
 
 
-def _buffers(model: nn.Module | None) -> Iterator[Tensor]:
-    if model is not None:
-        for buffer in model.buffers():
-            if not guards.is_expanded(buffer):
-                yield buffer
+def _buffers(base: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
+    """Return the live buffers by name, without those that are views of weights or of others."""
+    if model is None:
+        return {}
+    seen = {_storage(w) for w in _weights(base)}
+    found: dict[str, Tensor] = {}
+    for name, buffer in model.named_buffers():
+        if not guards.is_out_of_reach(buffer) and _storage(buffer) not in seen:
+            seen.add(_storage(buffer))
+            found[name] = buffer
+    return found
+
+
+def _storage(tensor: Tensor) -> int:
+    """Return where the values of a tensor lie; tensors of no values lie nowhere."""
+    return tensor.untyped_storage().data_ptr() or id(tensor)
 
 
 def _options(group: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.arguments import positive, whole
+from annealtune.annealing.arguments import whole
 from annealtune.annealing.race import RaceInfo
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
@@ -27,6 +27,7 @@ from annealtune.optim.intake import Intake
 from annealtune.optim.loss_guard import LossGuard
 from annealtune.optim.race import Objective
 from annealtune.optim.race_arguments import (
+    checked_centre,
     checked_length,
     checked_model,
     checked_neighborhood,
@@ -53,7 +54,7 @@ class SelfTuner(OptimizerWrapper):
 
     Args:
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
-            decides nothing; the ratios between its groups are kept, also ``lr_scale``.
+            decides the ratios between its groups, also ``lr_scale``, and the incumbent of an H.
         model: the module that is trained. Its buffers (the statistics of BatchNorm) belong to each
             arm; without it all arms share them.
         total_steps: planned number of calls of `step`, those of a race included.
@@ -90,8 +91,6 @@ class SelfTuner(OptimizerWrapper):
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
 
-    _scratch = ("_left",)
-
     def __init__(
         self,
         base: Optimizer,
@@ -123,7 +122,7 @@ class SelfTuner(OptimizerWrapper):
             self._rates,
             self.history,
             total_steps=self.total_steps,
-            around=None if around is None else positive("SelfTuner(around=...)", around),
+            around=None if around is None else checked_centre(around, self.neighborhood),
             neighborhood=self.neighborhood,
             objective=checked_objective(objective),
             on_host=is_on_host(idle),
@@ -159,24 +158,22 @@ class SelfTuner(OptimizerWrapper):
         Raises:
             NonFiniteLossError: if the loss is not finite and nothing is left to be tried.
             RuntimeError: if somebody has written into the weights during a race.
-            TypeError, ValueError: if a race is on and nothing tells how to compute the loss again,
-                or somebody else writes the rate.
+            TypeError, ValueError: if nothing tells how to compute the loss again in a race, or
+                somebody else writes the rate.
         """
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
-        self._left = None  # and so it stays where this step is interrupted
         minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
+        before = self._intake.buffers
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
-            if self._held is None:
-                # Every live arm makes its own step.
-                self._held = self._races.step(minibatch, self.steps, self._intake.buffers)
-                if self._held is not None:
-                    self._begin_training()
-            elif self._guard.is_sound(losses, self.steps, self.rate):
-                self._rates.write(self.rate)
-                self.base.step()
+            if self.is_racing and self._races.race is None:
+                self._hold(self._races.begin(self.steps, before))  # a race, or the centre
+            if self._races.race is not None:
+                self._hold(self._races.step(minibatch, self.steps, before))  # of every live arm
+            elif self._held is not None:
+                self._plain_step(losses)
         self.steps += 1
         self._rates.claim()
         return minibatch.returned
@@ -206,7 +203,7 @@ class SelfTuner(OptimizerWrapper):
 
     @property
     def rate(self) -> float:
-        """The learning rate of the next step, that of the group with the largest one.
+        """The learning rate of the next step, before each group's multiple of it.
 
         In a race, that of the arm which leads; 0 before the first gradient.
         """
@@ -232,15 +229,9 @@ class SelfTuner(OptimizerWrapper):
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights for as long as the context lasts.
 
-        During a race that is the arm which leads, as it is.
-
-        Args:
-            loader: minibatches, or tuples that begin with them, to compute the statistics of
-                BatchNorm anew; without one the averages of these statistics are taken.
-
-        Raises:
-            RuntimeError: if no average is kept.
-            TypeError: if there is a loader but no model.
+        During a race that is the arm which leads, as it is. From a loader of minibatches, or of
+        tuples that begin with them, the statistics of BatchNorm are computed anew; without one
+        their averages are taken. Without an average it is a RuntimeError.
         """
         self._refuse_pending("averaged")
         if not self.averages:
@@ -279,11 +270,21 @@ class SelfTuner(OptimizerWrapper):
             f"{len(self.races)} race{'' if len(self.races) == 1 else 's'} run)"
         )
 
-    def _begin_training(self) -> None:
-        """From here on every step is one of the base."""
-        self._write_held()
-        self._intake.end_replays()
-        self._guard.begin()
+    def _hold(self, setting: Setting | None) -> None:
+        """Make every step from here on one of the base, once the races have chosen a setting."""
+        if setting is not None:
+            self._held = setting
+            self._write_held()
+            self._intake.end_replays()
+            self._guard.begin()
+
+    def _plain_step(self, losses: list[Tensor]) -> None:
+        """Make a step of the base, unless the run has broken and was brought back."""
+        if self._guard.is_sound(losses, self.steps, self.rate):
+            self._rates.write(self.rate)
+            self.base.step()
+        else:
+            self._write_held()
 
     def _write_held(self) -> None:
         """Write what the races have chosen into every group, at the present rate."""

@@ -140,7 +140,7 @@ class StochasticSA(AnnealedWrapper):
         )
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
         self._probe = Probe("StochasticSA", model, buffers, self.base, mode)
-        self._recorder = Recorder("StochasticSA", differentiates=False)
+        self._recorder = Recorder("StochasticSA", self.base, differentiates=False)
         self._epoch_tried = self._epoch_improved = 0
         self._reset_scratch()
 
