@@ -293,7 +293,7 @@ class TestKilled:
             ("annealtune.optim.races:Races._finish", 1, 1),
             ("annealtune.optim.arms:Arms.start_again", 1, 2),
             ("annealtune.optim.arms:RunState.exchange", 9, 1),
-            ("annealtune.optim.self_tuner:SelfTuner._begin_training", 1, 4),
+            ("annealtune.optim.self_tuner:SelfTuner._plain_step", 1, 4),
             ("annealtune.optim.loss_guard:LossGuard.is_sound", 9, 5),
             ("annealtune.training.session:Session.end_epoch", 1, 100),
             ("annealtune.training.session:evaluate", 2, 1),  # with the average in the model

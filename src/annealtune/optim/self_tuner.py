@@ -165,7 +165,7 @@ class SelfTuner(OptimizerWrapper):
             return self.base.step()
         self._check_undisturbed()
         minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
-        before = self._intake.buffers
+        before = self._intake.buffers  # of the model, before the forward
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
             if self.is_racing and self._races.race is None:
@@ -279,7 +279,6 @@ class SelfTuner(OptimizerWrapper):
             self._guard.begin()
 
     def _plain_step(self, losses: list[Tensor]) -> None:
-        """Make a step of the base, unless the run has broken and was brought back."""
         if self._guard.is_sound(losses, self.steps, self.rate):
             self._rates.write(self.rate)
             self.base.step()

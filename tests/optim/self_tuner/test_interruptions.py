@@ -24,7 +24,8 @@ def test_an_exchange_is_ended_before_an_interruption_is_heard(run, bits, monkeyp
     """Break off at the first write, the second, ..., the last, and while the optimizer is given."""
     net, base, kept = run
     before = bits([net.state_dict(), base.state_dict()])
-    other = bits([kept.state_dict()["tensors"]])
+    state = kept.state_dict()
+    other = bits([[*state["weights"], *state["buffers"].values()]])
     calls, copy_, clear = 0, torch.Tensor.copy_, torch.clear_autocast_cache
 
     def interrupted(function):
@@ -97,7 +98,7 @@ def test_an_arm_whose_step_was_torn_is_dropped():
 
     weight = nn.Parameter(torch.ones(2))
     base = Failing([weight], lr=0.1)
-    opt = SelfTuner(base, neighborhood=grid(lr=[0.1, 0.05, 0.02]), around=0.1)
+    opt = SelfTuner(base, neighborhood=grid(lr=[0.1, 0.05, 0.02]))
     opt.step(lambda: weight.square().sum())
     with pytest.raises(MemoryError):
         opt.step(lambda: weight.square().sum())

@@ -103,8 +103,9 @@ def test_no_tensor_of_an_arm_outlives_the_race():
     one_step(model, optimizer, compute_loss)
     optimizer.step()
     arms = optimizer._races.race.arms
-    ends = [weakref.ref(t) for state in arms._idle.values() for t in state._tensors]
-    ends += [weakref.ref(t) for t in arms._origin._tensors]
+    states = [arms._origin, *arms._idle.values()]
+    ends = [weakref.ref(t) for s in states for t in (*s._weights, *s._buffers.values())]
+    del states
     del arms
     while optimizer.is_racing:
         one_step(model, optimizer, compute_loss)

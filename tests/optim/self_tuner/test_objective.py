@@ -102,10 +102,11 @@ def test_an_arm_without_a_finite_value_is_out(race):
     assert all(math.isnan(info.scores[arm]) for arm in judged_out)
 
 
-def test_where_no_arm_has_a_finite_value_one_is_left(race):
-    _, opt, _ = race(lambda net, start: math.inf)
+def test_where_no_arm_has_a_finite_value_the_incumbent_wins(race):
+    with pytest.warns(UserWarning, match="not finite for any arm"):
+        _, opt, _ = race(lambda net, start: math.inf)
     assert opt.races[0].winner is not None
-    assert opt.races[0].reason == "the only one left"
+    assert opt.races[0].reason == "no objective was finite"
 
 
 @pytest.mark.parametrize("wrong", ["good", None, [None], []])
