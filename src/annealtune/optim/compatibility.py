@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, grid
+from annealtune.optim.gradient import active_scaler
 from annealtune.optim.wrapper import OptimizerWrapper
 
 
@@ -110,16 +110,11 @@ def refuse_scaled_closure(owner: str) -> None:
     Raises:
         TypeError: if an active GradScaler is among the callers.
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
-        frame = frame.f_back
-        if frame.f_globals.get("__name__") == "torch.amp.grad_scaler":
-            if frame.f_locals["self"].is_enabled():
-                raise TypeError(
-                    f"{owner}.step must not be given a closure by a GradScaler: the gradients it "
-                    "makes would not be unscaled; call scaler.step(opt, loss=loss, probe=fn)"
-                )
-            return
+    if active_scaler() is not None:
+        raise TypeError(
+            f"{owner}.step must not be given a closure by a GradScaler: the gradients it makes "
+            "would not be unscaled; call scaler.step(opt, loss=loss, probe=fn)"
+        )
 
 
 def check_gradients(owner: str, base: Optimizer) -> None:

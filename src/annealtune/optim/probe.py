@@ -8,7 +8,6 @@ flags and random number generators as they were.
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
@@ -129,8 +128,7 @@ class Probe:
         self._put_back: tuple[Callable[[], None], ...] = ()
         self._watch: TorchFunctionMode | None = None
         if model is not None:
-            model.register_forward_pre_hook(self._recorder)
-            self._unhook_when_deleted(model)
+            self._recorder.attach(model, self)
 
     def take_start(self, rng_state: Tensor | RandomState | None = None) -> RandomState:
         """Return the random state before this step's forward, and forget it.
@@ -286,9 +284,6 @@ class Probe:
         others = [p for m in modules for p in m._parameters.values() if p is not None]
         return dict.fromkeys([*own, *others])
 
-    def _unhook_when_deleted(self, model: nn.Module) -> None:
-        weakref.finalize(self, _unhook, weakref.ref(model._forward_pre_hooks), self._recorder)
-
     def __getstate__(self) -> dict[str, Any]:
         under_way = {"_evaluated": None, "_put_back": (), "_watch": None}
         return {**self.__dict__, **under_way, "_own_gradients": []}
@@ -296,14 +291,7 @@ class Probe:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._model is not None:
-            self._unhook_when_deleted(self._model)
-
-
-def _unhook(hooks: Callable[[], dict[int, Any] | None], recorder: ForwardRecorder) -> None:
-    present = hooks()
-    if present is not None:
-        for key in [key for key, hook in present.items() if hook is recorder]:
-            del present[key]
+            self._recorder.attach(self._model, self)
 
 
 def _tensors(argument: str, values: Any) -> list[Tensor]:
