@@ -27,7 +27,7 @@ class TwoEmbeddings(nn.Module):
 class Factorisation(Task):
     """Fill in a noisy matrix of rank six by one of rank eight."""
 
-    steps = 800
+    steps = 2000
     batch_size = 256
     height, width = 200, 150
 
@@ -69,7 +69,7 @@ class GraphNet(nn.Module):
 class Graph(Task):
     """Classes of the nodes of a random graph from 70 labels; every minibatch is all of them."""
 
-    steps = 400
+    steps = 1000
     nodes, classes, labelled = 350, 7, 70
 
     def load(self) -> None:
@@ -99,7 +99,7 @@ class Graph(Task):
 class LogisticRegression(Task):
     """Two classes, columns of very different scale, weights that start at zero."""
 
-    steps = 400
+    steps = 1000
     batch_size = 32
 
     def load(self) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .task import SPARE, Task, generator, perceptron
+from .task import SPARE, Part, Task, generator, perceptron
 
 
 class Sine(nn.Module):
@@ -71,7 +71,7 @@ class SirenImage(Task):
 class SirenSound(SirenImage):
     """A SIREN with a high first frequency learns a sound; its best rate is small."""
 
-    steps = 500
+    steps = 1200
     batch_size = 200
 
     def load(self) -> None:
@@ -96,7 +96,7 @@ class HeatEquation(Task):
     that is hard to leave.
     """
 
-    steps = 500
+    steps = 1200
     conduction = 0.3
 
     def load(self) -> None:
@@ -130,6 +130,7 @@ class HeatEquation(Task):
         return residual + 10 * wrong_start.square().mean() + 10 * network(ends).square().mean()
 
     @torch.no_grad()
-    def test(self, network: nn.Module) -> float:
-        error = (network(self.test_inputs) - self.test_targets).square().mean()
-        return float((error / self.test_targets.square().mean()).sqrt())
+    def score(self, network: nn.Module, part: Part) -> float:
+        inputs, targets = self.held_out(part)
+        error = (network(inputs) - targets).square().mean()
+        return float((error / targets.square().mean()).sqrt())

@@ -70,7 +70,7 @@ class RecurrentNet(nn.Module):
 class Recurrent(Characters):
     """Characters by a GRU."""
 
-    steps = 400
+    steps = 1000
     batch_size = 16
     window = 24
 
@@ -120,7 +120,7 @@ class SmallTransformer(nn.Module):
 class Transformer(Characters):
     """Characters by a small GPT."""
 
-    steps = 500
+    steps = 1200
     batch_size = 8
 
     def build(self) -> nn.Module:
@@ -130,7 +130,7 @@ class Transformer(Characters):
 class FineTunedTransformer(Transformer):
     """The GPT pre-trained on 600,000 characters, trained on with 30,000 others."""
 
-    steps = 300
+    steps = 1000
     test_windows = 256
 
     def load(self) -> None:
@@ -155,7 +155,7 @@ class FineTunedTransformer(Transformer):
 class Words(Task):
     """The next word from the two before it, 800 words."""
 
-    steps = 500
+    steps = 1200
     batch_size = 128
 
     def load(self) -> None:

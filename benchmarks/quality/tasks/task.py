@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,8 @@ from annealtune.errors import DataError
 
 # Minibatches beyond the run, to compute the statistics of BatchNorm from.
 SPARE = 64
+
+Part = Literal["validation", "test"]
 
 
 def generator(seed: int) -> torch.Generator:
@@ -72,11 +74,15 @@ class Task:
         steps: gradients that a run may cost.
         batch_size: rows in a minibatch, drawn with replacement.
         inputs, targets: rows to train on.
-        test_inputs, test_targets: rows to test on.
+        test_inputs, test_targets: rows that are held out: every other one to choose rates by
+            (validation), the rest to test on.
+        has_objective: whether arms are to be judged by `objective`, because the loss does not
+            measure progress.
     """
 
-    steps = 600
+    steps = 1200
     batch_size = 64
+    has_objective = False
     inputs: Tensor
     targets: Tensor
     test_inputs: Tensor
@@ -124,13 +130,32 @@ class Task:
         inputs, targets = minibatch
         return F.cross_entropy(network(inputs), targets)
 
+    def groups(self, network: nn.Module) -> list[tuple[list[nn.Parameter], float]]:
+        """Return what is trained: parameters, and their multiple of the rate."""
+        return [([p for p in network.parameters() if p.requires_grad], 1.0)]
+
+    def objective(self, network: nn.Module) -> list[float]:
+        """Return what arms are judged by, where `has_objective`: smaller is better."""
+        raise NotImplementedError
+
     @torch.no_grad()
-    def test(self, network: nn.Module) -> float:
-        """Return the loss on the test rows, in evaluation mode."""
+    def score(self, network: nn.Module, part: Part) -> float:
+        """Return what counts in the end, smaller is better and above 0, in evaluation mode.
+
+        By default that is the loss on every other held-out row.
+        """
         network.eval()
-        loss = float(self.loss(network, (self.test_inputs, self.test_targets)))
+        loss = float(self.loss(network, self.held_out(part)))
         network.train()
         return loss
+
+    def held_out(self, part: Part) -> tuple[Tensor, Tensor]:
+        rows = slice(0 if part == "validation" else 1, None, 2)
+        return self.test_inputs[rows], self.test_targets[rows]
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return max(1, self.rows() // self.batch_size)
 
 
 def perceptron(*widths: int, activation: type[nn.Module] = nn.ReLU) -> nn.Module:

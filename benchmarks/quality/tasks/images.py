@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .task import Sources, Task, generator, perceptron, pretrain
+from .task import Part, Sources, Task, generator, perceptron, pretrain
 
 
 def fashion(sources: Sources, part: str, count: int, first: int = 0) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ class Digits(Task):
 class Convolutions(Task):
     """Two convolutions without BatchNorm."""
 
-    steps = 500
+    steps = 1200
     batch_size = 48
 
     def load(self) -> None:
@@ -68,7 +68,7 @@ class Convolutions(Task):
 class Deep(Task):
     """Ten linear layers of width 40, which begin on a plateau."""
 
-    steps = 800
+    steps = 2000
 
     def load(self) -> None:
         images, self.targets = fashion(self.sources, "train", 6000)
@@ -87,7 +87,7 @@ def _convolution(inputs: int, outputs: int) -> list[nn.Module]:
 class FineTunedShifted(Task):
     """A trained CNN with BatchNorm, trained on with 800 images that are shifted and noisy."""
 
-    steps = 300
+    steps = 1000
     batch_size = 32
 
     def load(self) -> None:
@@ -143,12 +143,13 @@ class FineTunedOwn(FineTunedShifted):
 class Contrastive(Task):
     """Two noisy views of an image are to be nearer to each other than to other images."""
 
-    steps = 500
+    steps = 1200
 
     def load(self) -> None:
         self.inputs = fashion(self.sources, "train", 3000)[0].flatten(1)
         self.targets = torch.arange(3000)
-        self.test_inputs = fashion(self.sources, "test", 512)[0].flatten(1)
+        self.test_inputs = fashion(self.sources, "test", 1024)[0].flatten(1)
+        self.test_targets = torch.arange(1024)
 
     def build(self) -> nn.Module:
         return perceptron(196, 96, 96, 24)
@@ -165,17 +166,18 @@ class Contrastive(Task):
         return (F.cross_entropy(likeness, own) + F.cross_entropy(likeness.T, own)) / 2
 
     @torch.no_grad()
-    def test(self, network: nn.Module) -> float:
+    def score(self, network: nn.Module, part: Part) -> float:
+        inputs, _ = self.held_out(part)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(77)
-            pieces = self.test_inputs.split(64)
+            pieces = inputs.split(64)
             return sum(float(self.loss(network, (piece, piece))) for piece in pieces) / len(pieces)
 
 
 class Autoencoder(Task):
     """Images through a layer of twelve."""
 
-    steps = 700
+    steps = 1500
 
     def load(self) -> None:
         self.inputs = self.targets = fashion(self.sources, "train", 6000)[0].flatten(1)

@@ -1,0 +1,105 @@
+"""Runs of SelfTuner, at the cost of a run without a race."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from unittest import mock
+
+from annealtune import SelfTuner
+from annealtune.annealing.race import Outcome
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.race import Race
+
+from .bases import base_of
+from .gradients import Gradients, Record, broken, outcome
+from .tasks.task import Task
+
+
+def with_length(task: Task, base_name: str) -> Record:
+    """Train with SelfTuner, which knows the length.
+
+    Extra steps are taken off the planned length until both together cost no more than a run
+    without a race. The race hardly changes with the length, so one or two attempts are enough.
+    """
+    planned = task.steps
+    while True:
+        run = TunedRun(task, base_name, planned)
+        run.race()
+        excess = planned + run.tuner.extra_steps - task.steps
+        if excess <= 0:
+            return run.finish(planned)
+        planned -= excess
+
+
+def anytime(task: Task, base_name: str) -> Record:
+    """Train with SelfTuner, which does not know the length; stop when the cost is reached."""
+    run = TunedRun(task, base_name, None)
+    run.race()
+    return run.finish(task.steps - run.tuner.extra_steps)
+
+
+def random_arm(task: Task, base_name: str) -> Record:
+    """Train with SelfTuner, but any arm may win, also one that was dropped."""
+
+    def verdict(race: Race, *_: Any) -> Outcome:
+        # The same arm however often the race is held to find the length.
+        seed = f"{type(task).__name__} {task.seed} {base_name} {race.began > 0}"
+        return Outcome(random.Random(seed).randrange(len(race.settings)), "drawn blindly")
+
+    with mock.patch.object(Race, "verdict", verdict):
+        return with_length(task, base_name)
+
+
+class TunedRun:
+    """One run of SelfTuner.
+
+    Args:
+        task: what is trained.
+        base_name: over which base.
+        planned: the length that the tuner is told.
+    """
+
+    def __init__(self, task: Task, base_name: str, planned: int | None) -> None:
+        self.gradients = Gradients(task)
+        network = self.gradients.network
+        self.tuner = SelfTuner(
+            base_of(base_name, task, network),
+            model=network,
+            total_steps=planned,
+            objective=self.gradients.objective if task.has_objective else None,
+            seed=task.seed,
+        )
+        self._recorded = self.tuner.record(self.gradients.loss)
+        self._task = task
+
+    def step(self) -> None:
+        self._recorded(self._task.minibatch(self.tuner.steps)).backward()
+        self.tuner.step()
+        self.tuner.zero_grad()
+
+    def race(self) -> None:
+        """Go on until the races are over."""
+        while self.tuner.is_racing and self.tuner.steps < self._task.steps:
+            self.step()
+
+    def finish(self, minibatches: int) -> Record:
+        """Go on to the end; return what came of it."""
+        rate = self.tuner.races[-1].rate if self.tuner.races else self.tuner.rate
+        try:
+            while self.tuner.steps < minibatches:
+                self.step()
+        except NonFiniteLossError:
+            return broken(self.gradients, rate, **self._counts())
+        with self.tuner.averaged(self.gradients.calibration()):
+            return outcome(self.gradients, rate, **self._counts())
+
+    def _counts(self) -> dict[str, Any]:
+        races = self.tuner.races
+        return {
+            "minibatches": self.tuner.steps,
+            "extra_steps": self.tuner.extra_steps,
+            "races": len(races),
+            "reason": races[-1].reason if races else "",
+            "cuts": self.tuner._guard._cuts,
+        }
