@@ -1,35 +1,43 @@
-"""The command line: run what is missing, or show what there is."""
+"""The command line: run what is missing, then write the page."""
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
 from annealtune.errors import DataError
 
 from . import __doc__ as package_text
-from . import oracle, records, table, variants
-from .catalogue import NOT_FOR_SGD, TASKS
-from .methods import BASES, CONTROLS, METHODS, TUNERS, at_rate, run
+from . import page, plan, records, variants
+from .bases import BASES
+from .methods import METHODS, SCHEDULES, run
 from .records import Key
-from .task import Sources, Task
+from .tasks.catalogue import OPEN, SEALED, TASKS
+from .tasks.task import Sources
 
-RECORDS = Path("docs/results/races.jsonl")
-ORACLE = "oracle"
+RECORDS, PAGE = Path("docs/results/quality.jsonl"), Path("docs/results/quality.html")
+HALVES = {"open": OPEN, "sealed": SEALED}
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     try:
-        if options.table:
-            print(_table(options))
-        else:
+        if not options.page_only:
             _run_missing(options)
+        if not options.vary:
+            page.write(records.read(options.records), options.page)
+            print(f"page: {options.page}")
     except (DataError, records.RecordsError) as error:
         sys.exit(f"error: {error}")
+    except BrokenProcessPool:
+        sys.exit("error: a run was killed, for lack of memory perhaps; start again to go on")
     except KeyboardInterrupt:
         sys.exit("interrupted; what has ended is recorded, start again to go on")
 
@@ -37,99 +45,86 @@ def main(arguments: list[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     assert package_text is not None
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.races",
+        prog="python -m benchmarks.quality",
         description=package_text,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    methods = [ORACLE, *METHODS]
-    add("--tasks", type=_names(TASKS), help="comma-separated; default: all the base can train")
-    add("--methods", type=_names(methods), default=methods, help="comma-separated; default: all")
-    add("--seeds", type=_seeds, default=[0, 1], help="comma-separated; default: 0,1")
-    add("--base", choices=BASES, default="adamw")
-    add("--length-factor", type=float, default=1.0, help="factor of all lengths")
+    add("--half", choices=HALVES, help="of the tasks; default: both")
+    add("--tasks", type=_names(TASKS), help="comma-separated; default: all")
+    add("--methods", type=_names([*METHODS, *SCHEDULES]), help="comma-separated; default: all")
+    add("--seeds", type=_seeds, help="comma-separated; default: all")
+    add("--bases", type=_names(BASES), help="comma-separated; default: all")
+    add("--length-factor", type=float, help="1 or 10; default: both")
     add(
         "--vary",
         type=_variant,
-        action="append",
         metavar="NAME=VALUE[,...]",
-        help="the tuner with other constants, instead; may be given several times; "
+        help="the tuner with other constants, and nothing else; no page; "
         f"names: {', '.join(variants.NAMES)}",
     )
+    add("--jobs", type=int, default=1, help="runs at a time, one thread each; default: 1")
     add("--data-dir", type=Path, help="default: as for annealtune train")
     add("--text", type=Path, help="of the language models")
     add("--cache", type=Path, default=Sources.cache, help=f"default: {Sources.cache}")
     add("--records", type=Path, default=RECORDS, help=f"default: {RECORDS}")
-    add("--table", action="store_true", help="print the table of the records; runs nothing")
+    add("--page", type=Path, default=PAGE, help=f"default: {PAGE}")
+    add("--page-only", action="store_true", help="run nothing")
     return parser
 
 
 def _run_missing(options: argparse.Namespace) -> None:
+    """Make the runs that have no record; again and again, as a grid tells which come next."""
     sources = Sources(options.data_dir, options.text, options.cache)
-    known = records.by_key(records.read(options.records))
-    for name in options.tasks or _trainable(options.base):
-        tasks: dict[int, Task] = {}
-        for key in _keys(name, options, known):
-            if key in known:
-                continue
-            if key.seed not in tasks:
-                tasks[key.seed] = TASKS[name](sources, key.seed, key.length_factor)
-            with variants.applied(key.variant):
-                record = {**key._asdict(), **run(tasks[key.seed], key.base, key.method)}
-            records.append(options.records, record)
-            known[key] = record
-            print(_progress(record), flush=True)
+    os.environ["OMP_NUM_THREADS"] = "1"  # read when a process imports torch
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
+        while keys := _missing(options):
+            pending = [pool.submit(run, key, sources) for key in keys]
+            try:
+                for number, ended in enumerate(as_completed(pending), start=1):
+                    record = ended.result()
+                    records.append(options.records, record)
+                    print(f"{number} of {len(keys)}: {_progress(record)}", flush=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
 
-def _keys(name: str, options: argparse.Namespace, known: oracle.Records) -> Iterator[Key]:
-    """Yield the runs on one task; every run is recorded before the next is asked for."""
-    key = Key(name, 0, options.base, "", "", options.length_factor)
-    if ORACLE in options.methods:
-        while (run := oracle.next_key(known, key)) is not None:
-            yield run
-    best = oracle.oracle_rate(known, key)
-    for seed in options.seeds:
-        if best is not None:
-            yield key._replace(seed=seed, method=at_rate(best))
-        for method, variant in _columns(options):
-            # A fixed 3e-3 is one of the grid.
-            name = at_rate(3e-3) if method == "held-3e-3" else method
-            yield key._replace(seed=seed, method=name, variant=variant)
-
-
-def _columns(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return methods and variants; only what tunes has variants."""
+def _missing(options: argparse.Namespace) -> list[Key]:
+    known = records.read(options.records)
     if not options.vary:
-        # A rate that suits Adam says nothing about SGD.
-        controls = [m for m in CONTROLS if options.base == "adamw" or m != "held-3e-3"]
-        return [(m, "") for m in (*TUNERS, *controls) if m in options.methods]
-    return [(m, variant) for variant in options.vary for m in TUNERS if m in options.methods]
+        return plan.missing(known, _filter(options))
+    keys = (key._replace(variant=options.vary) for key in plan.tuned(known))
+    return [key for key in keys if key not in known and _filter(options)(key)]
 
 
-def _table(options: argparse.Namespace) -> str:
-    known = records.by_key(records.read(options.records))
-    return table.markdown(
-        known,
-        options.tasks or _trainable(options.base),
-        options.seeds,
-        _columns(options),
-        base=options.base,
-        length_factor=options.length_factor,
-    )
+def _filter(options: argparse.Namespace) -> Callable[[Key], bool]:
+    tasks = options.tasks or HALVES.get(options.half, TASKS)
 
+    def wanted(key: Key) -> bool:
+        schedule, _, _ = key.method.partition("-at-")
+        return (
+            key.task in tasks
+            and (options.methods is None or {schedule, key.method} & set(options.methods) != set())
+            and (options.seeds is None or key.seed in options.seeds)
+            and (options.bases is None or key.base in options.bases)
+            and (options.length_factor in (None, key.length_factor))
+        )
 
-def _trainable(base: str) -> list[str]:
-    return [name for name in TASKS if base != "sgd" or name not in NOT_FOR_SGD]
+    return wanted
 
 
 def _progress(record: dict[str, Any]) -> str:
+    key = records.key_of(record)
+    name = ", ".join(filter(None, (key.task, f"seed {key.seed}", key.base, key.method, key.variant)))
+    longer = "" if key.length_factor == 1 else f", {key.length_factor:g} times the length"
+    if "failure" in record:
+        return f"{name}{longer}: failed, {record['failure']}"
     test = "broken" if record["test"] is None else f"test {record['test']:.4g}"
-    parts = [record["task"], f"seed {record['seed']}", record["method"], record["variant"]]
-    return (
-        f"{', '.join(part for part in parts if part)}: {test}, rate {record['rate']:.3g}, "
-        f"cost {record['cost']} of {record['budget']}, {record['extra_steps']} of them extra, "
-        f"{record['seconds']} s"
-    )
+    rate = "" if record["rate"] is None else f", rate {record['rate']:.3g}"
+    spent = f"cost {record['cost']:g} of {record['budget']}"
+    return f"{name}{longer}: {test}{rate}, {spent}, {record['seconds']} s"
 
 
 def _names(known: Iterable[str]) -> Any:

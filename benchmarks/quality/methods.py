@@ -26,7 +26,11 @@ CONTROLS: dict[str, Method] = {
         task, base, fixed.centre(task, base, relative=False) / 4
     ),
 }
-METHODS: dict[str, Method] = {**OURS, **CONTROLS}
+# Filled by the rooms of the peers.
+VERSION: dict[str, Method] = {}
+PEERS: dict[str, Method] = {}
+PAPER: dict[str, Method] = {}
+METHODS: dict[str, Method] = {**OURS, **CONTROLS, **VERSION, **PEERS, **PAPER}
 
 # A schedule whose rate is given in its name: "held-at-0.003", "cosine-at-0.01".
 SCHEDULES: dict[str, Callable[[Task, str, float], Record]] = {

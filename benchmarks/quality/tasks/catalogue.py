@@ -38,3 +38,7 @@ NOT_FOR_SGD = frozenset({
     "transformer",
     "fine-tuned-transformer",
 })
+
+# Runs of ten times the length, and bases besides AdamW and SGD.
+CHEAPEST: tuple[str, ...] = ()
+FOR_OTHER_BASES: tuple[str, ...] = ()
