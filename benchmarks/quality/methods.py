@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import fixed, tuned, variants
+from . import fixed, paper, peers, tuned, variants, version_0_1
 from .gradients import Record
 from .records import Key
 from .tasks.catalogue import TASKS
@@ -26,7 +26,19 @@ CONTROLS: dict[str, Method] = {
         task, base, fixed.centre(task, base, relative=False) / 4
     ),
 }
-METHODS: dict[str, Method] = {**OURS, **CONTROLS}
+# None of these reads the name of a base.
+PEERS: dict[str, Method] = {
+    "prodigy": peers.prodigy,
+    "d-adaptation": peers.d_adaptation,
+    "schedule-free-adamw": peers.schedule_free_adamw,
+    "schedule-free-sgd": peers.schedule_free_sgd,
+    "dog": peers.dog,
+    "mechanic": peers.mechanic,
+    "line-search": peers.line_search,
+}
+PAPER: dict[str, Method] = {"paper-text": paper.text, "paper-code": paper.code}
+VERSION: dict[str, Method] = {"version-0.1": version_0_1.default}
+METHODS: dict[str, Method] = {**OURS, **CONTROLS, **PEERS, **PAPER, **VERSION}
 
 # A schedule whose rate is given in its name: "held-at-0.003", "cosine-at-0.01".
 SCHEDULES: dict[str, Callable[[Task, str, float], Record]] = {
