@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import fixed, paper, peers, tuned, variants, version_0_1
+from . import autolrs, fixed, paper, peers, tuned, variants, version_0_1
 from .gradients import Record
 from .records import Key
 from .tasks.catalogue import TASKS
@@ -35,6 +35,7 @@ PEERS: dict[str, Method] = {
     "dog": peers.dog,
     "mechanic": peers.mechanic,
     "line-search": peers.line_search,
+    "autolrs": autolrs.autolrs,
 }
 PAPER: dict[str, Method] = {"paper-text": paper.text, "paper-code": paper.code}
 VERSION: dict[str, Method] = {"version-0.1": version_0_1.default}

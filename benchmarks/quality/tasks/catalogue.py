@@ -31,12 +31,10 @@ SEALED: dict[str, type[Task]] = {}
 TASKS = {**OPEN, **SEALED}
 
 # SGD with momentum is too slow for the language models and the convolutions at these lengths.
-NOT_FOR_SGD = frozenset(
-    {
-        "convolutions",
-        "fine-tuned-shifted",
-        "recurrent",
-        "transformer",
-        "fine-tuned-transformer",
-    }
-)
+NOT_FOR_SGD = frozenset({
+    "convolutions",
+    "fine-tuned-shifted",
+    "recurrent",
+    "transformer",
+    "fine-tuned-transformer",
+})
