@@ -140,7 +140,7 @@ def forecast(losses: list[float], step: int, highest: float = math.inf) -> float
         return float(values[-math.ceil(len(values) / 4) :].mean())
     steps = np.arange(len(values))
     best = (math.inf, math.inf)
-    for constant in np.geomspace(1.0, len(values), 20):
+    for constant in np.geomspace(1.0, len(values), 100):
         columns = np.stack([np.exp(-steps / constant), np.ones(len(values))], axis=1)
         (slope, end), *_ = np.linalg.lstsq(columns, values, rcond=None)
         error = float(np.square(columns @ (slope, end) - values).sum())
