@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
-from torch.optim import SGD, AdamW, Optimizer
+from torch.optim import SGD, Adafactor, AdamW, Optimizer
 
 from .tasks.task import Task
 
@@ -16,9 +16,44 @@ Groups = list[dict[str, Any]]
 # What a group is built with; only the ratios between groups are kept.
 _SOME_RATE = 0.01
 
+
+def _lion(groups: Groups) -> Optimizer:
+    from pytorch_optimizer import Lion
+
+    return Lion(groups)
+
+
+def _muon(groups: Groups) -> Optimizer:
+    """Return Muon for matrices and convolutions, AdamW for everything else, in one optimizer.
+
+    Its authors leave embeddings and the last layer to AdamW; here embeddings are no exception, and
+    the last layer is the last of the matrices if there are several. The size of Muon's steps is
+    matched to that of AdamW's, so that one rate suits both: Liu et al., *Muon is scalable for LLM
+    training* (2025).
+    """
+    from pytorch_optimizer import Muon
+
+    matrices = [p for group in groups for p in group["params"] if p.ndim >= 2]
+    hidden = {id(p) for p in (matrices[:-1] or matrices)}
+    parts = [
+        {
+            "params": [p for p in group["params"] if (id(p) in hidden) == use_muon],
+            "lr": group["lr"],
+            "weight_decay": 0.01,
+            "use_muon": use_muon,
+        }
+        for group in groups
+        for use_muon in (True, False)
+    ]
+    return Muon([part for part in parts if part["params"]], use_adjusted_lr=True)
+
+
 BASES: dict[str, Callable[[Groups], Optimizer]] = {
     "adamw": lambda groups: AdamW(groups, fused=True),  # the same, sooner
     "sgd": lambda groups: SGD(groups, momentum=0.9),
+    "adafactor": Adafactor,
+    "lion": _lion,
+    "muon": _muon,
 }
 
 
@@ -32,6 +67,9 @@ def half_decades(lowest: float, highest: float) -> tuple[float, ...]:
 GRIDS = {
     "adamw": half_decades(1e-5, 1e-1),
     "sgd": half_decades(1e-4, 1.0),
+    "adafactor": half_decades(1e-4, 1.0),
+    "lion": half_decades(1e-6, 1e-2),
+    "muon": half_decades(1e-5, 1e-1),
 }
 
 
@@ -48,10 +86,10 @@ def base_of(name: str, task: Task, network: nn.Module) -> Optimizer:
 
 
 def write_rate(optimizer: Optimizer, rate: float, task: Task, network: nn.Module) -> None:
-    for group, (_, multiple) in zip(optimizer.param_groups, task.groups(network), strict=True):
-        group["lr"] = rate * multiple
+    multiples = {id(p): multiple for ps, multiple in task.groups(network) for p in ps}
+    for group in optimizer.param_groups:
+        group["lr"] = rate * multiples[id(group["params"][0])]
 
 
 def has_batch_norm(network: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in network.modules())
-

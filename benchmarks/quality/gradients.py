@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -39,6 +39,17 @@ class Gradients:
         """Return the loss of a minibatch, without a gradient."""
         self.cost += 1 / 3
         return self.task.loss(self.network, minibatch)
+
+    def closure(self, minibatch: Any) -> Callable[[], Tensor]:
+        """Return what computes the loss of a minibatch: the first time for its gradient."""
+        is_first = True
+
+        def compute() -> Tensor:
+            nonlocal is_first
+            was_first, is_first = is_first, False
+            return self.loss(minibatch) if was_first else self.forward(minibatch)
+
+        return compute
 
     def objective(self) -> list[float]:
         """Return what arms are judged by, where the loss does not measure progress."""

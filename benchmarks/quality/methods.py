@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from . import fixed, tuned, variants
+from . import autolrs, fixed, paper, peers, tuned, variants, version_0_1
 from .gradients import Record
 from .records import Key
 from .tasks.catalogue import TASKS
@@ -26,11 +26,20 @@ CONTROLS: dict[str, Method] = {
         task, base, fixed.centre(task, base, relative=False) / 4
     ),
 }
-# Filled by the rooms of the peers.
-VERSION: dict[str, Method] = {}
-PEERS: dict[str, Method] = {}
-PAPER: dict[str, Method] = {}
-METHODS: dict[str, Method] = {**OURS, **CONTROLS, **VERSION, **PEERS, **PAPER}
+# None of these reads the name of a base.
+PEERS: dict[str, Method] = {
+    "prodigy": peers.prodigy,
+    "d-adaptation": peers.d_adaptation,
+    "schedule-free-adamw": peers.schedule_free_adamw,
+    "schedule-free-sgd": peers.schedule_free_sgd,
+    "dog": peers.dog,
+    "mechanic": peers.mechanic,
+    "line-search": peers.line_search,
+    "autolrs": autolrs.autolrs,
+}
+PAPER: dict[str, Method] = {"paper-text": paper.text, "paper-code": paper.code}
+VERSION: dict[str, Method] = {"version-0.1": version_0_1.default}
+METHODS: dict[str, Method] = {**OURS, **CONTROLS, **PEERS, **PAPER, **VERSION}
 
 # A schedule whose rate is given in its name: "held-at-0.003", "cosine-at-0.01".
 SCHEDULES: dict[str, Callable[[Task, str, float], Record]] = {

@@ -1,0 +1,201 @@
+"""Other methods that need no rate, or one for all tasks, each as its authors recommend it.
+
+Weight decay is 0.01 where Adam is underneath, none over SGD. Where groups are to have different
+multiples of a rate, each function says what becomes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from annealtune.optim.averaging import recalibrate
+
+from .bases import has_batch_norm
+from .gradients import Gradients, Record, broken, outcome
+from .line_search import StochasticLineSearch
+from .tasks.task import Task
+
+WEIGHT_DECAY = 0.01
+WARM_UP = 0.05
+
+
+def prodigy(task: Task, _: str = "") -> Record:
+    """Prodigy along a cosine. It refuses different rates, so all groups have the same.
+
+    lr = 1, cosine annealing over all steps, safeguard_warmup, use_bias_correction and weight decay
+    0.01 are from https://github.com/konstmish/prodigy.
+    """
+    from prodigyopt import Prodigy
+
+    gradients = Gradients(task)
+    with _silenced():
+        optimizer = Prodigy(
+            _parameters(gradients),
+            weight_decay=WEIGHT_DECAY,
+            safeguard_warmup=True,
+            use_bias_correction=True,
+        )
+    is_finite = _train(gradients, optimizer, is_cosine=True)
+    return _came_to(gradients, is_finite, optimizer.param_groups[0]["d"])
+
+
+def d_adaptation(task: Task, _: str = "") -> Record:
+    """D-Adapted Adam along a cosine. Groups keep their ratio, by its ``layer_scale``.
+
+    lr = 1, the schedule one would use anyway, and ``decouple`` for AdamW's weight decay are from
+    https://github.com/facebookresearch/dadaptation.
+    """
+    from dadaptation import DAdaptAdam
+
+    gradients = Gradients(task)
+    groups = [
+        {"params": parameters, "layer_scale": multiple}
+        for parameters, multiple in task.groups(gradients.network)
+    ]
+    with _silenced():
+        optimizer = DAdaptAdam(groups, weight_decay=WEIGHT_DECAY, decouple=True)
+    is_finite = _train(gradients, optimizer, is_cosine=True)
+    return _came_to(gradients, is_finite, optimizer.param_groups[0]["d"])
+
+
+def schedule_free_adamw(task: Task, _: str = "") -> Record:
+    """Schedule-Free AdamW at its default rate. Groups keep their ratio.
+
+    Warm-up, and BatchNorm recalibrated before an evaluation, are recommended by
+    https://github.com/facebookresearch/schedule_free.
+    """
+    from schedulefree import AdamWScheduleFree
+
+    return _schedule_free(task, AdamWScheduleFree, 0.0025, weight_decay=WEIGHT_DECAY)
+
+
+def schedule_free_sgd(task: Task, _: str = "") -> Record:
+    """Schedule-Free SGD at its default rate, otherwise as above."""
+    from schedulefree import SGDScheduleFree
+
+    return _schedule_free(task, SGDScheduleFree, 1.0, momentum=0.9)
+
+
+def _schedule_free(task: Task, kind: Callable[..., Any], rate: float, **options: float) -> Record:
+    gradients = Gradients(task)
+    optimizer = kind(_groups(gradients, rate), warmup_steps=round(WARM_UP * task.steps), **options)
+    optimizer.train()
+    is_finite = _train(gradients, optimizer)
+    optimizer.eval()
+    recalibrate(gradients.network, gradients.calibration())
+    return _came_to(gradients, is_finite, rate)
+
+
+def dog(task: Task, _: str = "") -> Record:
+    """DoG with polynomial averaging, which its authors call crucial.
+
+    It takes a group for one long vector with a distance of its own, so all parameters are in one.
+    The first movement is 1e-6, or 1e-4 with BatchNorm, as in https://github.com/formll/dog.
+    """
+    from dog import DoG, PolynomialDecayAverager
+
+    gradients = Gradients(task)
+    movement = 1e-4 if has_batch_norm(gradients.network) else 1e-6
+    optimizer = DoG(_parameters(gradients), reps_rel=movement)
+    averager = PolynomialDecayAverager(gradients.network)
+    is_finite = _train(gradients, optimizer, after_step=averager.step)
+    recalibrate(averager.averaged_model, gradients.calibration())
+    eta = optimizer.param_groups[0].get("eta")
+    rate = None if eta is None else float(eta[0])
+    return _came_to(gradients, is_finite, rate, averager.averaged_model)
+
+
+def mechanic(task: Task, _: str = "") -> Record:
+    """Mechanic around AdamW along a cosine. Groups keep their ratio.
+
+    lr = 1 and all options at their defaults, with whatever schedule: that is what
+    https://github.com/optimizedlearning/mechanic recommends.
+    """
+    from mechanic_pytorch import mechanize
+
+    gradients = Gradients(task)
+    optimizer = mechanize(AdamW)(_groups(gradients, 1.0), weight_decay=WEIGHT_DECAY, fused=True)
+    is_finite = _train(gradients, optimizer, is_cosine=True)
+    state = optimizer.state.get("_mechanic")
+    return _came_to(gradients, is_finite, None if state is None else float(state["s"].sum()))
+
+
+def line_search(task: Task, _: str = "") -> Record:
+    """Stochastic line search until its gradients and forwards cost a run. Groups keep their ratio.
+
+    See `StochasticLineSearch` for where its numbers come from.
+    """
+    gradients = Gradients(task)
+
+    def tries_left() -> int:
+        return int(3 * (task.steps - gradients.cost) + 1e-6)
+
+    search = StochasticLineSearch(
+        gradients.network, task.groups(gradients.network), task.steps_per_epoch, tries_left
+    )
+    step = 0
+    while tries_left() >= 4:
+        if not math.isfinite(search.step(gradients.closure(task.minibatch(step)))):
+            return broken(gradients, search.rate, minibatches=step)
+        step += 1
+    return outcome(gradients, search.rate, minibatches=step)
+
+
+def _parameters(gradients: Gradients) -> list[nn.Parameter]:
+    groups = gradients.task.groups(gradients.network)
+    return [p for parameters, _ in groups for p in parameters]
+
+
+def _groups(gradients: Gradients, rate: float) -> list[dict[str, Any]]:
+    groups = gradients.task.groups(gradients.network)
+    return [{"params": parameters, "lr": rate * multiple} for parameters, multiple in groups]
+
+
+def _train(
+    gradients: Gradients,
+    optimizer: Optimizer,
+    *,
+    is_cosine: bool = False,
+    after_step: Callable[[], None] = lambda: None,
+) -> bool:
+    """Make all steps, at rates that are held or fall along a cosine.
+
+    Returns:
+        Whether the loss has stayed finite; a run ends where it does not.
+    """
+    task = gradients.task
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for step in range(task.steps):
+        loss = gradients.loss(task.minibatch(step))
+        if not math.isfinite(loss.item()):
+            return False
+        if is_cosine:
+            share = (1 + math.cos(math.pi * step / task.steps)) / 2
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate * share
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        after_step()
+    return True
+
+
+def _came_to(
+    gradients: Gradients, is_finite: bool, rate: float | None, network: nn.Module | None = None
+) -> Record:
+    rate = None if rate is None or not math.isfinite(rate) else float(rate)
+    if not is_finite:
+        return broken(gradients, rate, minibatches=round(gradients.cost) - 1)
+    return outcome(gradients, rate, network, minibatches=gradients.task.steps)
+
+
+def _silenced() -> contextlib.AbstractContextManager[Any]:
+    """Keep an optimizer from announcing itself."""
+    return contextlib.redirect_stdout(io.StringIO())
