@@ -33,8 +33,8 @@ _DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
 _PEER_COLOURS = SERIES[1:6]
 # Where the horizontal axes end; what is beyond stands at the edge.
 _PROFILE_END, _TASKS_END = 10.0, 10.0
-# Rates within half a decade are close; those below the middle are named at their right.
-_CLOSE, _MIDDLE = 0.5, 1e-3
+# Rates within half a decade are close.
+_CLOSE = 0.5
 # Ratios this far from 1, in logarithms, are drawn as on a linear axis.
 _NEAR_ONE = 0.1
 
@@ -192,14 +192,14 @@ def _name_far(axes: Axes, far: Sequence[tuple[float, float, str]]) -> None:
         if all(
             abs(math.log10(chosen / y)) > 0.2 or abs(math.log10(rate / x)) > 2 for x, y in named
         ):
-            is_left = rate < _MIDDLE
+            is_above = chosen > rate
             axes.annotate(
                 task,
                 (rate, chosen),
-                (7 if is_left else -7, 0),
+                (0, 6 if is_above else -6),
                 textcoords="offset points",
-                ha="left" if is_left else "right",
-                va="center",
+                ha="center",
+                va="bottom" if is_above else "top",
                 fontsize=8.5,
             )
             named.append((rate, chosen))

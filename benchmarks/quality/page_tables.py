@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from .shown import SHOWN, label
 from .summaries import (
     ADAMW,
     BROKEN,
+    COSINE,
     HELD_CENTRE,
     ORACLE,
     Mean,
@@ -55,7 +57,10 @@ class Table(NamedTuple):
 def methods_of(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> list[str]:
     """Return the methods with runs, in the order in which they are shown; unknown ones last."""
     others = {key.method for key in results.records if "-at-" not in key.method} - SHOWN.keys()
-    return [method for method in [*SHOWN, *sorted(others)] if results.means(tasks, method, setting)]
+    # A rate that suits Adam says nothing about other bases.
+    unfit = set() if setting.base == ADAMW.base else {HELD_CENTRE}
+    ordered = [method for method in [*SHOWN, *sorted(others)] if method not in unfit]
+    return [method for method in ordered if results.means(tasks, method, setting)]
 
 
 def overview(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
@@ -124,7 +129,7 @@ def by_task(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) ->
             blank,
             *(_ratio(each and each.mean, has_tone=False) for each in overall.values()),
         ),
-        (Cell("worst"), blank, *(_number(each and each.worst, ".3g") for each in overall.values())),
+        (Cell("worst"), blank, *(_worst(each, has_task=False) for each in overall.values())),
         (Cell("mean rank"), blank, *(_number(ranks.get(method), ".1f") for method in methods)),
         (Cell("broken runs"), blank, *(_broken(each) for each in overall.values())),
     ]
@@ -190,20 +195,25 @@ def costs(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> T
     return Table(columns, rows)
 
 
-def failures(results: Results) -> Iterator[tuple[str, str]]:
-    """Yield every run of a method without a score: where, and why. Grids are not listed."""
-    chosen = {
-        id(run)
-        for setting in results.settings()
-        for task in results.tasks(setting)
-        for method in (ORACLE, "cosine", HELD_CENTRE)
-        for run in results.runs(task, method, setting).values()
-    }
-    for key, run in sorted(results.records.items()):
-        if score_of(run) is None and ("-at-" not in key.method or id(run) in chosen):
-            length = "" if key.length_factor == 1 else f"{key.length_factor:g} times the length"
-            where = (key.task, label(key.method), key.base, length, f"seed {key.seed}")
-            yield ", ".join(filter(None, where)), run.get("failure") or "the loss became infinite"
+def failures(results: Results) -> list[tuple[str, str]]:
+    """Return the runs of methods without a score: which, and why. Grids are not listed."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    names = sorted({key.method for key in results.records if "-at-" not in key.method})
+    tasks = sorted({key.task for key in results.records})
+    for setting, task in itertools.product(results.settings(), tasks):
+        fixed = [ORACLE, COSINE, *([HELD_CENTRE] if setting.base == ADAMW.base else [])]
+        length = "" if setting.length_factor == 1 else f"{setting.length_factor:g} times the length"
+        for method in [*fixed, *names]:
+            what = "best fixed rate" if method == ORACLE else label(method)
+            where = ", ".join(filter(None, (task, what, setting.base, length)))
+            for seed, run in results.runs(task, method, setting).items():
+                if score_of(run) is None:
+                    reason = run.get("failure") or "the loss ceased to be finite"
+                    seeds.setdefault((where, reason), []).append(seed)
+    return [
+        (f"{where}, seed{'s' * (len(each) > 1)} {', '.join(map(str, each))}", reason)
+        for (where, reason), each in sorted(seeds.items())
+    ]
 
 
 def plain(table: Table) -> str:
@@ -223,7 +233,7 @@ def _ratio(mean: Mean | None, *, is_strong: bool = False, has_tone: bool = True)
     if mean is None:
         return Cell(NOT_RUN)
     detail = ""
-    if mean.low is not None and mean.high is not None and mean.high < BROKEN:
+    if mean.low is not None and mean.high is not None and mean.value < BROKEN * 0.999:
         detail = f"{_short(mean.low)} to {_short(mean.high)}"
     tone = next(name for bound, name in _TONES if mean.value <= bound) if has_tone else ""
     return Cell(_short(mean.value), mean.value, detail, tone, is_strong)
@@ -236,8 +246,10 @@ def _short(ratio: float) -> str:
     return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
 
 
-def _worst(each: Overall) -> Cell:
-    return Cell(_short(each.worst), each.worst, each.worst_task)
+def _worst(each: Overall | None, *, has_task: bool = True) -> Cell:
+    if each is None:
+        return Cell(NOT_RUN)
+    return Cell(_short(each.worst), each.worst, each.worst_task if has_task else "")
 
 
 def _broken(each: Overall | None) -> Cell:

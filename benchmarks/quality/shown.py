@@ -86,21 +86,23 @@ SHOWN = {
             "schedule-free-adamw",
             "peer",
             "Schedule-Free AdamW",
-            "default rate 0.0025, warm-up, BatchNorm recalibrated before the evaluation",
+            "default rate 0.0025, warm-up over 5 % of the steps, weight decay 0.01, BatchNorm "
+            "recalibrated before the evaluation",
             "https://github.com/facebookresearch/schedule_free",
         ),
         Shown(
             "schedule-free-sgd",
             "peer",
             "Schedule-Free SGD",
-            "default rate 1, warm-up, BatchNorm recalibrated before the evaluation",
+            "default rate 1, momentum 0.9, warm-up over 5 % of the steps, BatchNorm recalibrated "
+            "before the evaluation",
             "https://github.com/facebookresearch/schedule_free",
         ),
         Shown(
             "d-adaptation",
             "peer",
             "D-Adaptation",
-            "DAdaptAdam, lr = 1, cosine, decoupled weight decay",
+            "DAdaptAdam, lr = 1, cosine, decoupled weight decay 0.01",
             "https://github.com/facebookresearch/dadaptation",
         ),
         Shown(
@@ -114,28 +116,30 @@ SHOWN = {
             "mechanic",
             "peer",
             "Mechanic",
-            "over the same base, with its default settings",
+            "around AdamW along a cosine, lr = 1, weight decay 0.01, otherwise its defaults",
             "https://github.com/optimizedlearning/mechanic",
         ),
         Shown(
             "line-search",
             "peer",
             "line search",
-            "stochastic Armijo line search, our code: c = 0.1, factor 0.9, gamma = 2, first rate 1",
+            "stochastic Armijo line search, our code: c = 0.1, factor 0.9, gamma = 2, first rate 1; "
+            "forwards that it tries count",
             "Vaswani et al. (2019); settings of https://github.com/IssamLaradji/sls",
         ),
         Shown(
             "autolrs",
             "peer",
             "AutoLRS",
-            "Bayesian search over the rate inside the run",
+            "over AdamW, our code, stages shortened to the run: half of all gradients go into trials of "
+            "rates within the grid",
             "Jin et al. (2021); https://github.com/YuchenJin/autolrs",
         ),
         Shown(
             "version-0.1",
             "version 0.1",
             "annealtune 0.1",
-            "the default of version 0.1 over AdamW",
+            "the default of version 0.1 over AdamW, its code taken from git",
         ),
         Shown(
             "paper-text",
