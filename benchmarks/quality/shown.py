@@ -123,16 +123,16 @@ SHOWN = {
             "line-search",
             "peer",
             "line search",
-            "stochastic Armijo line search, our code: c = 0.1, factor 0.9, gamma = 2, first rate 1; "
-            "forwards that it tries count",
+            "stochastic Armijo line search, our code: c = 0.1, factor 0.9, gamma = 2, first rate "
+            "1; the forwards of its tries count",
             "Vaswani et al. (2019); settings of https://github.com/IssamLaradji/sls",
         ),
         Shown(
             "autolrs",
             "peer",
             "AutoLRS",
-            "over AdamW, our code, stages shortened to the run: half of all gradients go into trials of "
-            "rates within the grid",
+            "over AdamW, our code, stages shortened to the run: half of all gradients go into "
+            "trials of rates within the grid",
             "Jin et al. (2021); https://github.com/YuchenJin/autolrs",
         ),
         Shown(

@@ -97,7 +97,7 @@ def geometric_mean(values: Sequence[float]) -> Mean | None:
     logarithms = [math.log(value) for value in values]
     mean, count = fmean(logarithms), len(values)
     if count < 2:
-        return Mean(math.exp(mean), None, None, count)
+        return Mean(values[0], None, None, count)
     quantile = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
     half = quantile * stdev(logarithms) / math.sqrt(count)
     return Mean(math.exp(mean), math.exp(mean - half), math.exp(mean + half), count)
