@@ -30,6 +30,9 @@ OPEN: dict[str, type[Task]] = {
 SEALED: dict[str, type[Task]] = {}
 TASKS = {**OPEN, **SEALED}
 
+# They start with a net that was trained beforehand.
+FINE_TUNING = frozenset({"fine-tuned-shifted", "fine-tuned-own", "fine-tuned-transformer"})
+
 # SGD with momentum is too slow for the language models and the convolutions at these lengths.
 NOT_FOR_SGD = frozenset({
     "convolutions",

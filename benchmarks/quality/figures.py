@@ -1,0 +1,264 @@
+"""The other figures: shares of tasks within a factor, rates chosen, every task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from annealtune.studies.figures.panels import Panel
+from annealtune.studies.figures.style import (
+    FAINT,
+    INK,
+    SERIES,
+    in_per_cent,
+    legend,
+    line,
+)
+
+from .hero import power
+from .shown import CHIEF, SHOWN, label, of_families
+from .summaries import BROKEN, Results
+from .targets import OURS
+
+Look = dict[str, Any]
+
+_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
+_PEER_COLOURS = SERIES[1:6]
+# Where the horizontal axes end; what is beyond stands at the edge.
+_PROFILE_END, _TASKS_END = 10.0, 10.0
+# Rates within half a decade are close.
+_CLOSE = 0.5
+# Ratios this far from 1, in logarithms, are drawn as on a linear axis.
+_NEAR_ONE = 0.1
+
+
+def look_of(method: str) -> Look:
+    """Return how a method's curve looks: ours blue, controls grey, peers in colours."""
+    if method == OURS:
+        return {"color": SERIES[0], "linewidth": 3.0, "zorder": 5}
+    family = SHOWN[method].family if method in SHOWN else "peer"
+    place = of_families(family).index(method) if method in SHOWN else 0
+    if family == "ours":
+        return {"color": SERIES[0], "linewidth": 1.4, "zorder": 4}
+    if family in ("control", "reference"):
+        color = INK if family == "reference" else SERIES[6]
+        dashes = _DASHES[1] if family == "reference" else _DASHES[place % len(_DASHES)]
+        return {"color": color, "linewidth": 1.3, "linestyle": dashes}
+    if family == "peer":
+        colour, dashes = place % len(_PEER_COLOURS), place // len(_PEER_COLOURS)
+        return {
+            "color": _PEER_COLOURS[colour],
+            "linewidth": 1.2,
+            "linestyle": _DASHES[dashes % len(_DASHES)],
+        }
+    return {"color": SERIES[6], "linewidth": 1.0, "linestyle": _DASHES[1], "alpha": 0.7}
+
+
+def profile(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> Panel:
+    """Return the share of tasks on which each method is within a factor of the oracle."""
+    height = max(3.2, 0.9 + 0.19 * len(methods))
+    draw = partial(draw_profile, results=results, tasks=tasks, methods=methods)
+    title = "Share of the tasks within a factor of the best fixed rate"
+    return Panel("profile", title, draw, height)
+
+
+def draw_profile(
+    axes: Axes, results: Results, tasks: Sequence[str], methods: Sequence[str]
+) -> Axes:
+    """Draw a curve a method; their names stand at the right, the lowest mean first.
+
+    Args:
+        axes: to draw into.
+        results: what is drawn.
+        tasks: which count.
+        methods: those with runs on all of the tasks.
+    """
+    found = {method: sorted(results.means(tasks, method).values()) for method in methods}
+    for method, means in found.items():
+        inside = [mean for mean in means if mean <= _PROFILE_END]
+        first = sum(mean <= 1 for mean in means)
+        shares = [max(first, count) / len(means) for count in range(len(inside) + 1)]
+        factors = [1.0, *(max(mean, 1.0) for mean in inside), _PROFILE_END]
+        axes.plot(factors, [*shares, shares[-1]], drawstyle="steps-post", **look_of(method))
+    _stretch(axes)
+    axes.set_xlim(1, _PROFILE_END)
+    axes.set_ylim(0, 1.02)
+    _plain_ticks(axes, [1, 1.1, 1.2, 1.5, 2, 3, 5, 10])
+    axes.set_xlabel("within this factor of the best fixed rate")
+    axes.set_ylabel("share of the tasks")
+    in_per_cent(axes)
+    _name_curves(axes, sorted(found, key=lambda method: sum(map(math.log, found[method]))))
+    return axes
+
+
+def _stretch(axes: Axes) -> None:
+    """Use a horizontal axis that is logarithmic, and wider near 1, where most of it is."""
+    axes.set_xscale("function", functions=(_stretched, _unstretched))
+
+
+def _stretched(factor: Any) -> Any:
+    return np.arcsinh(np.log(np.maximum(factor, 1e-9)) / _NEAR_ONE)
+
+
+def _unstretched(place: Any) -> Any:
+    return np.exp(np.sinh(place) * _NEAR_ONE)
+
+
+def _name_curves(axes: Axes, methods: Sequence[str]) -> None:
+    """Write the names at the right, each behind a piece of its line."""
+    handles = [Line2D([], [], label=label(method), **look_of(method)) for method in methods]
+    names = axes.legend(
+        handles=handles,
+        loc="upper left",
+        bbox_to_anchor=(1.03, 1.0),
+        borderaxespad=0,
+        handlelength=1.5,
+        handletextpad=0.5,
+        labelspacing=0.45,
+    )
+    for text, method in zip(names.get_texts(), methods, strict=True):
+        text.set_color(look_of(method)["color"])
+        text.set_fontweight("bold" if method == OURS else "normal")
+
+
+def rates(results: Results, method: str = OURS) -> Panel:
+    """Return the rates that a method chose, over those of the oracle."""
+    draw = partial(draw_rates, results=results, method=method)
+    return Panel("rates", "The rate chosen in one run over the best fixed rate", draw, 3.6)
+
+
+def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
+    ends = (5e-6, 2e-1)
+    axes.fill_between(
+        ends,
+        [e / 10**_CLOSE for e in ends],
+        [e * 10**_CLOSE for e in ends],
+        color=FAINT,
+        linewidth=0,
+        alpha=0.6,
+    )
+    axes.plot(ends, ends, color=SERIES[6], linewidth=1)
+    far: list[tuple[float, float, str]] = []
+    groups: dict[float, list[tuple[float, float, float, str]]] = {}
+    for task in results.tasks():
+        chosen = sorted(results.chosen_rates(task, method).values())
+        best = results.rate(task)
+        if chosen and best is not None:
+            mean = math.exp(sum(map(math.log, chosen)) / len(chosen))
+            groups.setdefault(best, []).append((mean, chosen[0], chosen[-1], task))
+    for best, group in groups.items():
+        shifts = np.linspace(-0.5, 0.5, len(group)) * min(0.3, 0.07 * (len(group) - 1))
+        for shift, (mean, low, high, task) in zip(shifts, sorted(group), strict=True):
+            place = best * 10**shift
+            is_sealed = task in results.tasks(sealed=True)
+            color = SERIES[0] if is_sealed else SERIES[6]
+            axes.plot([place, place], [low, high], color=color, linewidth=1, alpha=0.6)
+            axes.plot(place, mean, "o" if is_sealed else "s", color=color, markersize=5)
+            if abs(math.log10(mean / best)) > _CLOSE:
+                far.append((place, mean, task))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(ends)
+    axes.set_ylim(ends)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(FixedLocator([10.0**p for p in range(-5, 0)]))
+        axis.set_minor_locator(NullLocator())
+        axis.set_major_formatter(FuncFormatter(lambda rate, _: power(rate)))
+    _name_far(axes, far)
+    axes.set_xlabel("best fixed rate")
+    axes.set_ylabel("rate chosen in the run")
+    dot: Look = {"linestyle": "none", "markersize": 5}
+    legend(
+        axes,
+        [
+            line("sealed task", SERIES[0], marker="o", **dot),
+            line("open task", SERIES[6], marker="s", **dot),
+        ],
+    )
+    return axes
+
+
+def _name_far(axes: Axes, far: Sequence[tuple[float, float, str]]) -> None:
+    """Name the tasks whose rate is far off, unless the name would lie upon another."""
+    named: list[tuple[float, float]] = []
+    for rate, chosen, task in sorted(far, key=lambda each: -abs(math.log(each[1] / each[0]))):
+        if all(
+            abs(math.log10(chosen / y)) > 0.2 or abs(math.log10(rate / x)) > 2 for x, y in named
+        ):
+            is_above = chosen > rate
+            axes.annotate(
+                task,
+                (rate, chosen),
+                (0, 6 if is_above else -6),
+                textcoords="offset points",
+                ha="center",
+                va="bottom" if is_above else "top",
+                fontsize=8.5,
+            )
+            named.append((rate, chosen))
+
+
+def by_task(results: Results, tasks: Sequence[str]) -> Panel:
+    """Return the ratios of the chief methods on every task, with intervals."""
+    height = 1.1 + 0.36 * len(tasks)
+    draw = partial(draw_by_task, results=results, tasks=tasks)
+    return Panel("by-task", "Every task: test score over that of the best fixed rate", draw, height)
+
+
+def draw_by_task(axes: Axes, results: Results, tasks: Sequence[str]) -> Axes:
+    own = results.means(tasks, OURS)
+    ordered = sorted(tasks, key=lambda task: own.get(task, BROKEN))
+    methods = [method for method in CHIEF if results.means(tasks, method)]
+    shifts = np.linspace(-0.3, 0.3, len(methods)) if len(methods) > 1 else [0.0]
+    axes.axvline(1, color=INK, linewidth=0.9)
+    for row, task in enumerate(ordered):
+        if row % 2:
+            axes.axhspan(row - 0.5, row + 0.5, color=FAINT, alpha=0.35, linewidth=0)
+        for shift, method in zip(shifts, methods, strict=True):
+            _draw_ratio(axes, results, task, method, row + shift)
+    _stretch(axes)
+    lowest = min(
+        [0.9, *(m * 0.95 for each in methods for m in results.means(tasks, each).values())]
+    )
+    axes.set_xlim(max(lowest, 0.2), _TASKS_END)
+    _plain_ticks(axes, [0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10])
+    axes.set_yticks(range(len(ordered)), ordered)
+    axes.set_ylim(len(ordered) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_xlabel("test score over that of the best fixed rate")
+    legend(axes, [line(label(m), **_dot(m), linestyle="none") for m in methods])
+    return axes
+
+
+def _draw_ratio(axes: Axes, results: Results, task: str, method: str, height: float) -> None:
+    mean = results.mean(task, method)
+    if mean is None:
+        return
+    look = _dot(method)
+    if mean.value > _TASKS_END:
+        axes.plot(_TASKS_END * 0.96, height, **{**look, "marker": ">"}, clip_on=False)
+        return
+    if mean.low is not None and mean.high is not None:
+        width = 2.0 if method == OURS else 0.9
+        axes.plot([mean.low, mean.high], [height] * 2, color=look["color"], linewidth=width)
+    axes.plot(mean.value, height, **look)
+
+
+def _dot(method: str) -> Look:
+    marks = dict(zip(CHIEF, ("o", "D", "s", "^", "v"), strict=True))
+    color = look_of(method)["color"]
+    return {"marker": marks[method], "color": color, "markersize": 6 if method == OURS else 4}
+
+
+def _plain_ticks(axes: Axes, ticks: Sequence[float]) -> None:
+    axes.xaxis.set_major_locator(FixedLocator(list(ticks)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
