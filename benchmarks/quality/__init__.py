@@ -1,26 +1,27 @@
-"""Does a race find the rate? SelfTuner beside the best fixed rate, at equal cost.
+"""What a tuner reaches beside the best fixed rate and its peers, at equal cost.
 
     pip install '.[train,bench]'
-    python -m benchmarks.races --data-dir DIR --text FILE
-    python -m benchmarks.races --table
+    python -m benchmarks.quality --data-dir DIR --text FILE --jobs 2
 
-The first command trains whatever is not in docs/results/races.jsonl yet, one line a run, and can be
-stopped at any time; the second reads that file alone. DIR holds CIFAR-10 and Fashion-MNIST as
-``annealtune train`` finds them, FILE is a text (tinyshakespeare).
+trains whatever is not in docs/results/quality.jsonl yet, one line a run, and writes the page
+docs/results/quality.html; it can be stopped at any time and goes on where it was. ``--page-only``
+runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE is a text
+(tinyshakespeare).
 
-Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps:
-a run with races trains on fewer minibatches than a run without. The measure is the test loss
-divided by that of the oracle: the best fixed rate of a half-decade grid over the same base, held,
-decayed over the last quarter and averaged in the same way. The oracle's rate is chosen by the TEST
-loss of seed 0 and used for all seeds, so no method that sees only training losses can be expected
-to reach 1.00.
+Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps;
+a forward alone counts as a third. The measure is the test score divided by that of the *oracle*: the
+best rate of a half-decade grid over the same base, held, decayed over the last quarter and averaged
+as SelfTuner does it. The oracle's rate is chosen by the validation score of seed 0 and kept for all
+seeds.
 
-The seed decides the initial weights, the minibatches and the dropout, and is the same for all
-methods. These are the tasks that the constants of the races were chosen on.
+Half of the tasks are *open*: constants of the library were chosen on them. The others are *sealed*:
+the tuner was not run on them before its constants were fixed. The seed decides the initial weights,
+the minibatches and the dropout, and is the same for all methods.
 
-- `task`: what a task is; `images`, `text`, `functions`, `tables`: the seventeen; `catalogue`: their
-  names;
-- `methods`: the tuner, fixed rates and controls; `oracle`: the search for the best fixed rate;
-  `variants`: the library with another constant;
-- `records`: the file; `table`: ratios, as Markdown.
+- `tasks`: what is trained; `bases`: the optimizers that are tuned, and their grids;
+- `tuned`: ours and the random arm; `fixed`: runs at one rate; `peers`, `autolrs`, `line_search`,
+  `paper`, `version_0_1`: the others; `gradients`: what a run costs; `methods`: all by name;
+- `plan`: which runs there are; `records`: the file; `variants`: the library with another constant;
+- `summaries`: ratios and means; `targets`, `reasons`: what was to be shown, and why it was not;
+  `page`, `page_tables`, `figures`, `hero`: what is shown.
 """

@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not options.page_only:
             _run_missing(options)
         if not options.vary:
-            page.write(records.read(options.records), options.page)
+            options.page.write_text(page.render(records.read(options.records)), encoding="utf-8")
             print(f"page: {options.page}")
     except (DataError, records.RecordsError) as error:
         sys.exit(f"error: {error}")
@@ -117,7 +117,9 @@ def _filter(options: argparse.Namespace) -> Callable[[Key], bool]:
 
 def _progress(record: dict[str, Any]) -> str:
     key = records.key_of(record)
-    name = ", ".join(filter(None, (key.task, f"seed {key.seed}", key.base, key.method, key.variant)))
+    name = ", ".join(
+        filter(None, (key.task, f"seed {key.seed}", key.base, key.method, key.variant))
+    )
     longer = "" if key.length_factor == 1 else f", {key.length_factor:g} times the length"
     if "failure" in record:
         return f"{name}{longer}: failed, {record['failure']}"

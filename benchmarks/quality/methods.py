@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import torch
 
+from annealtune.errors import DataError
+
 from . import autolrs, fixed, paper, peers, tuned, variants, version_0_1
 from .gradients import Record
 from .records import Key
@@ -54,14 +56,22 @@ def at_rate(schedule: str, rate: float) -> str:
 
 
 def run(key: Key, sources: Sources) -> Record:
-    """Make one run."""
+    """Make one run; one that raises is a record too."""
     torch.set_num_threads(1)
     task = TASKS[key.task](sources, key.seed, key.length_factor)
-    schedule, is_fixed, rate = key.method.partition("-at-")
     started = time.perf_counter()
-    with variants.applied(key.variant):
-        if is_fixed:
-            record = SCHEDULES[schedule](task, key.base, float(rate))
-        else:
-            record = METHODS[key.method](task, key.base)
+    try:
+        with variants.applied(key.variant):
+            record = _method(key.method)(task, key.base)
+    except DataError:
+        raise
+    except Exception as error:  # noqa: BLE001  (nothing is lost: the page lists it)
+        record = {"failure": f"{type(error).__name__}: {error}"}
     return {**key._asdict(), **record, "seconds": round(time.perf_counter() - started, 2)}
+
+
+def _method(name: str) -> Method:
+    schedule, is_fixed, rate = name.partition("-at-")
+    if not is_fixed:
+        return METHODS[name]
+    return lambda task, base: SCHEDULES[schedule](task, base, float(rate))

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from .bases import BASES, GRIDS
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
-from .records import Key, Record
-from .summaries import is_near, oracle_rate
+from .records import Key
+from .summaries import CENTRE, GRID_SEED, NEAR_RATES, Records, oracle_rate
 from .tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
 
-Records = Mapping[Key, Record]
-
-GRID_SEED = 0
 SEEDS = (0, 1, 2, 3, 4)
 # Runs that take longer than this many seconds have three seeds.
 LONG, SEEDS_OF_LONG = 10.0, 3
@@ -56,7 +53,7 @@ class Part(NamedTuple):
             if rate is not None:
                 yield self._key(task, seed, at_rate(schedule, rate))
         for method in self.methods:
-            if method not in PAPER or is_near(known, task):
+            if method not in PAPER or oracle_rate(known, task, "adamw") in NEAR_RATES:
                 yield self._key(task, seed, method)
 
     def _is_long(self, task: str, known: Records) -> bool:
@@ -69,7 +66,7 @@ class Part(NamedTuple):
 
 def parts() -> list[Part]:
     """Return everything that the page shows."""
-    centre = at_rate("held", 3e-3)
+    centre = at_rate("held", CENTRE)
     controls = [centre, *CONTROLS]
     rest = [*VERSION, *PEERS, *PAPER]
     return [

@@ -34,13 +34,15 @@ TASKS = {**OPEN, **SEALED}
 FINE_TUNING = frozenset({"fine-tuned-shifted", "fine-tuned-own", "fine-tuned-transformer"})
 
 # SGD with momentum is too slow for the language models and the convolutions at these lengths.
-NOT_FOR_SGD = frozenset({
-    "convolutions",
-    "fine-tuned-shifted",
-    "recurrent",
-    "transformer",
-    "fine-tuned-transformer",
-})
+NOT_FOR_SGD = frozenset(
+    {
+        "convolutions",
+        "fine-tuned-shifted",
+        "recurrent",
+        "transformer",
+        "fine-tuned-transformer",
+    }
+)
 
 # Runs of ten times the length, and bases besides AdamW and SGD.
 CHEAPEST: tuple[str, ...] = ()
