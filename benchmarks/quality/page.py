@@ -142,7 +142,7 @@ def claim(results: Results) -> str:
     means = {name: each.mean.value for name, each in peers.items() if each is not None}
     if means:
         best = min(means, key=lambda name: means[name])
-        rivals.append(f"{label(best)}, the best of {len(means)} peers, ends at {means[best]:.2f}")
+        rivals.append(f"{label(best)}, the best peer of {len(means)}, ends at {means[best]:.2f}")
     if not rivals:
         return text
     told = " and ".join(rivals)

@@ -83,7 +83,7 @@ def test_the_claim_is_computed(three: Runs) -> None:
     assert "On 3 tasks that were sealed" in claim
     assert "ends at 1.10 times the test score of the best of 9 fixed rates" in claim
     assert "at worst at 1.21 times" in claim
-    assert "Prodigy, the best of 1 peers, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
+    assert "Prodigy, the best peer of 1, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
 
 
 def test_open_tasks_alone_are_called_in_sample(records: Runs) -> None:
