@@ -93,6 +93,13 @@ def test_open_tasks_alone_are_called_in_sample(records: Runs) -> None:
     assert "tasks that its constants were chosen on" in page.claim(Results(records))
 
 
+def test_runs_that_no_table_can_show_are_counted(three: Runs) -> None:
+    assert "in no table" not in page.render(three)
+    three.put("low", "self-tuned", 1.0, base="sgd")
+    three.put("fourth", "self-tuned", 1.0)
+    assert "2 of them in no table" in page.render(three)
+
+
 def test_a_page_without_runs() -> None:
     text = page.render({})
     assert "There is no finished comparison yet." in text
