@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from .summaries import COSINE, HELD_CENTRE
@@ -168,7 +167,3 @@ def of_families(*families: Family) -> list[str]:
 def label(name: str) -> str:
     """Return what people call a method; one that is not known keeps its name."""
     return SHOWN[name].label if name in SHOWN else name
-
-
-def labels(names: Iterable[str]) -> list[str]:
-    return [label(name) for name in names]

@@ -83,7 +83,7 @@ def test_the_claim_is_computed(three: Runs) -> None:
     assert "On 3 tasks that were sealed" in claim
     assert "ends at 1.10 times the test score of the best of 9 fixed rates" in claim
     assert "at worst at 1.21 times" in claim
-    assert "Prodigy, the best of 1 peers, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
+    assert "Prodigy, the best peer of 1, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
 
 
 def test_open_tasks_alone_are_called_in_sample(records: Runs) -> None:
@@ -91,6 +91,13 @@ def test_open_tasks_alone_are_called_in_sample(records: Runs) -> None:
     records.put("digits", "self-tuned", 1.0, rate=1e-2)
     assert "No sealed task has been run yet" in page.render(records)
     assert "tasks that its constants were chosen on" in page.claim(Results(records))
+
+
+def test_runs_that_no_table_can_show_are_counted(three: Runs) -> None:
+    assert "in no table" not in page.render(three)
+    three.put("low", "self-tuned", 1.0, base="sgd")
+    three.put("fourth", "self-tuned", 1.0)
+    assert "2 of them in no table" in page.render(three)
 
 
 def test_a_page_without_runs() -> None:
