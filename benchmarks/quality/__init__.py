@@ -5,14 +5,14 @@
 
 trains whatever is not in docs/results/quality.jsonl yet, one line a run, and writes the page
 docs/results/quality.html; it can be stopped at any time and goes on where it was. ``--page-only``
-runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE is a text
-(tinyshakespeare).
+runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE is a
+text (tinyshakespeare).
 
 Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps;
-a forward alone counts as a third. The measure is the test score divided by that of the *oracle*: the
-best rate of a half-decade grid over the same base, held, decayed over the last quarter and averaged
-as SelfTuner does it. The oracle's rate is chosen by the validation score of seed 0 and kept for all
-seeds.
+a forward alone counts as a third. The measure is the test score divided by that of the *oracle*:
+the best rate of a half-decade grid over the same base, held, decayed over the last quarter and
+averaged as SelfTuner does it. The oracle's rate is chosen by the validation score of seed 0 and
+kept for all seeds.
 
 Half of the tasks are *open*: constants of the library were chosen on them. The others are *sealed*:
 the tuner was not run on them before its constants were fixed. The seed decides the initial weights,
