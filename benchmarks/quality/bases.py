@@ -54,4 +54,3 @@ def write_rate(optimizer: Optimizer, rate: float, task: Task, network: nn.Module
 
 def has_batch_norm(network: nn.Module) -> bool:
     return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in network.modules())
-
