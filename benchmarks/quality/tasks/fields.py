@@ -47,7 +47,7 @@ class Poisson(Task):
         return self.points[index]
 
     def build(self) -> nn.Module:
-        return perceptron(2, 32, 32, 32, 1, activation=nn.Tanh)
+        return perceptron(2, 40, 40, 1, activation=nn.Tanh)
 
     def loss(self, network: nn.Module, minibatch: Tensor) -> Tensor:
         points = minibatch.clone().requires_grad_()

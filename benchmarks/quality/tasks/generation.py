@@ -31,14 +31,14 @@ class Denoiser(nn.Module):
 class Diffusion(Digits):
     """A small diffusion model of digits: find the noise in noisy pixels."""
 
-    steps = 2000
+    steps = 1500
 
     def load(self) -> None:
         super().load()
         self.inputs, self.test_inputs = 2 * self.inputs - 1, 2 * self.test_inputs - 1
 
     def build(self) -> nn.Module:
-        return Denoiser(64, 192)
+        return Denoiser(64, 128)
 
     def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
         pixels, _ = minibatch
@@ -57,7 +57,7 @@ class Diffusion(Digits):
 class Denoising(Task):
     """Find all pixels of an image of which half are blank."""
 
-    steps = 1500
+    steps = 1200
 
     def load(self) -> None:
         self.inputs = self.targets = fashion(self.sources, "train", 6000)[0].flatten(1)

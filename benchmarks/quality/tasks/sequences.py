@@ -29,7 +29,7 @@ class Memory(nn.Module):
 class AddingProblem(Task):
     """The sum of the two numbers of twenty that are marked, with a little noise."""
 
-    steps = 1500
+    steps = 1200
     batch_size = 32
     length = 20
 
@@ -71,15 +71,16 @@ class SkipGram(Task):
 
     steps = 2000
     batch_size = 256
-    words, negatives = 1500, 5
+    words, negatives = 1000, 5
 
     def load(self) -> None:
         found = re.findall(r"[a-z']+", self.sources.read_text().lower())[:150_000]
         frequent = collections.Counter(found).most_common(self.words)
         codes = {word: code for code, (word, _) in enumerate(frequent)}
         stream = torch.tensor([codes[word] for word in found if word in codes])
-        counts = torch.tensor([count for _, count in frequent])
-        self.frequencies = counts.float() ** 0.75
+        shares = torch.tensor([float(count) for _, count in frequent]) ** 0.75
+        repeats = (shares / shares.sum() * 50_000).ceil().long()
+        self.bag = torch.arange(self.words).repeat_interleave(repeats)
         last = len(stream) * 9 // 10
         self.inputs, self.targets = self.pairs(stream[:last])
         middles, around = self.pairs(stream[last:])
@@ -94,13 +95,12 @@ class SkipGram(Task):
         return torch.cat(middles), torch.cat(around)
 
     def build(self) -> nn.Module:
-        return WordVectors(self.words, 32)
+        return WordVectors(self.words, 24)
 
     def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
         middles, around = minibatch
-        count = len(middles) * self.negatives
-        drawn = torch.multinomial(self.frequencies, count, replacement=True)
-        others = torch.cat([around[:, None], drawn.view(-1, self.negatives)], 1)
+        drawn = self.bag[torch.randint(len(self.bag), (len(middles), self.negatives))]
+        others = torch.cat([around[:, None], drawn], 1)
         fits = network(middles, others)
         return F.softplus(-fits[:, 0]).mean() + F.softplus(fits[:, 1:]).sum(1).mean()
 
