@@ -55,7 +55,8 @@ SEALED: dict[str, type[Task]] = {
 }
 TASKS = {**OPEN, **SEALED}
 
-# SGD with momentum is too slow for the language models and the convolutions at these lengths.
+# SGD with momentum is too slow for the language models and the convolutions at these lengths, and
+# for two nets at odds, vectors of users and items, columns in their own units.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",

@@ -26,7 +26,7 @@ class RawTable(Task):
         self.targets, self.test_targets = targets[:229], targets[229:]
 
     def build(self) -> nn.Module:
-        return perceptron(30, 32, 32, 2)
+        return perceptron(30, 256, 256, 2)
 
 
 class Cancer(RawTable):

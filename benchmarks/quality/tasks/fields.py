@@ -102,7 +102,7 @@ class FourierFeatures(Task):
         self.targets, self.test_targets = values[order[:1800]], values[order[1800:]]
 
     def build(self) -> nn.Module:
-        return FourierNet(64, 6.0, 96, 3)
+        return FourierNet(48, 5.0, 48, 3)
 
     def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
         inputs, targets = minibatch

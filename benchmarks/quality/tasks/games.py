@@ -39,7 +39,7 @@ class PolicyGradient(Task):
     steps = 1000
     batch_size = 48
     has_objective = True
-    length = 20
+    length = 25
 
     def load(self) -> None:
         self.test_inputs = self.starts(generator(21), 600)
