@@ -64,5 +64,8 @@ NOT_FOR_SGD = frozenset(
         "recurrent",
         "transformer",
         "fine-tuned-transformer",
+        "adversarial",
+        "collaborative",
+        "raw-table",
     }
 )
