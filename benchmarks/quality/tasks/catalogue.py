@@ -4,7 +4,18 @@ sealed: nobody looks at what the tuner does on them before its constants are fix
 
 from __future__ import annotations
 
-from . import functions, images, tables, text
+from . import (
+    columns,
+    fields,
+    functions,
+    games,
+    generation,
+    images,
+    molecules,
+    sequences,
+    tables,
+    text,
+)
 from .task import Task
 
 # The seventeen of decision 0015.
@@ -27,13 +38,28 @@ OPEN: dict[str, type[Task]] = {
     "graph": tables.Graph,
     "logistic-regression": tables.LogisticRegression,
 }
-SEALED: dict[str, type[Task]] = {}
+SEALED: dict[str, type[Task]] = {
+    "policy-gradient": games.PolicyGradient,
+    "adversarial": games.Adversarial,
+    "diffusion": generation.Diffusion,
+    "denoising": generation.Denoising,
+    "adding-problem": sequences.AddingProblem,
+    "skip-gram": sequences.SkipGram,
+    "poisson": fields.Poisson,
+    "fourier-features": fields.FourierFeatures,
+    "raw-table": columns.RawTable,
+    "cancer": columns.Cancer,
+    "friedman": columns.Friedman,
+    "collaborative": columns.Collaborative,
+    "molecules": molecules.Molecules,
+}
 TASKS = {**OPEN, **SEALED}
 
 # They start with a net that was trained beforehand.
 FINE_TUNING = frozenset({"fine-tuned-shifted", "fine-tuned-own", "fine-tuned-transformer"})
 
-# SGD with momentum is too slow for the language models and the convolutions at these lengths.
+# SGD with momentum is too slow for the language models and the convolutions at these lengths, and
+# for two nets at odds, vectors of users and items, columns in their own units.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",
@@ -41,6 +67,9 @@ NOT_FOR_SGD = frozenset(
         "recurrent",
         "transformer",
         "fine-tuned-transformer",
+        "adversarial",
+        "collaborative",
+        "raw-table",
     }
 )
 
