@@ -29,8 +29,9 @@ WARM_UP = 0.05
 def prodigy(task: Task, _: str = "") -> Record:
     """Prodigy along a cosine. It refuses different rates, so all groups have the same.
 
-    lr = 1, cosine annealing over all steps, safeguard_warmup, use_bias_correction and weight decay
-    0.01 are from https://github.com/konstmish/prodigy.
+    https://github.com/konstmish/prodigy recommends lr = 1 and cosine annealing over all steps for
+    all nets, and safeguard_warmup, use_bias_correction and weight decay 0.01 for diffusion models.
+    Without the first two it was no better on nine of ten open tasks, worse on eight.
     """
     from prodigyopt import Prodigy
 
