@@ -4,7 +4,7 @@ sealed: nobody looks at what the tuner does on them before its constants are fix
 
 from __future__ import annotations
 
-from . import functions, images, tables, text
+from . import adaptation, functions, images, perceptrons, tables, text, vision
 from .task import Task
 
 # The seventeen of decision 0015.
@@ -27,14 +27,27 @@ OPEN: dict[str, type[Task]] = {
     "graph": tables.Graph,
     "logistic-regression": tables.LogisticRegression,
 }
-SEALED: dict[str, type[Task]] = {}
+SEALED: dict[str, type[Task]] = {
+    "two-groups": adaptation.TwoGroups,
+    "frozen-body": adaptation.FrozenBody,
+    "unfrozen": adaptation.Unfrozen,
+    "low-rank-adapter": adaptation.LowRankAdapter,
+    "wide": perceptrons.Wide,
+    "residual": perceptrons.Residual,
+    "batches-of-four": perceptrons.BatchesOfFour,
+    "fashion-convolutions": vision.FashionConvolutions,
+    "vision-transformer": vision.VisionTransformer,
+    "cifar-convolutions": vision.CifarConvolutions,
+}
 TASKS = {**OPEN, **SEALED}
 
 # SGD with momentum is too slow for the language models and the convolutions at these lengths.
-NOT_FOR_SGD = frozenset({
-    "convolutions",
-    "fine-tuned-shifted",
-    "recurrent",
-    "transformer",
-    "fine-tuned-transformer",
-})
+NOT_FOR_SGD = frozenset(
+    {
+        "convolutions",
+        "fine-tuned-shifted",
+        "recurrent",
+        "transformer",
+        "fine-tuned-transformer",
+    }
+)

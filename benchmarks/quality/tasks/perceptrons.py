@@ -1,0 +1,67 @@
+"""Tasks on images that are hard on a rate: a very wide net, a long residual one, tiny batches."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .images import Digits, fashion
+from .task import Task, perceptron
+
+
+class Wide(Digits):
+    """Digits by two layers of width 1024."""
+
+    steps = 1000
+    batch_size = 16
+
+    def build(self) -> nn.Module:
+        return perceptron(64, 1024, 1024, 10)
+
+
+class ResidualBlock(nn.Module):
+    """Two layers, to whose outputs their inputs are added."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layers = perceptron(width, width, width)
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features + self.layers(features)
+
+
+class Residual(Task):
+    """Twenty layers between the first and the last, in blocks of two, without normalisation."""
+
+    steps = 1200
+    batch_size = 48
+
+    def load(self) -> None:
+        images, self.targets = fashion(self.sources, "train", 6000)
+        test_images, self.test_targets = fashion(self.sources, "test", 2000)
+        self.inputs, self.test_inputs = images.flatten(1), test_images.flatten(1)
+
+    def build(self) -> nn.Module:
+        blocks = [ResidualBlock(64) for _ in range(10)]
+        return nn.Sequential(nn.Linear(196, 64), *blocks, nn.Linear(64, 10))
+
+
+class BatchesOfFour(Task):
+    """A small CNN that sees four images at a time."""
+
+    steps = 3000
+    batch_size = 4
+
+    def load(self) -> None:
+        self.inputs, self.targets = fashion(self.sources, "train", 10_000)
+        self.test_inputs, self.test_targets = fashion(self.sources, "test", 2000)
+
+    def build(self) -> nn.Module:
+        return nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16 * 49, 32),
+            nn.ReLU(),
+            nn.Linear(32, 10),
+        )
