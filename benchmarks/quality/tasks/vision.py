@@ -7,14 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from .images import Digits, fashion
-from .task import Sources, Task
+from .task import Sources, Task, perceptron
 
 
 class FashionConvolutions(Task):
-    """Three convolutions with BatchNorm on Fashion-MNIST."""
+    """Two convolutions with BatchNorm on Fashion-MNIST."""
 
-    steps = 1200
-    batch_size = 32
+    steps = 1500
+    batch_size = 16
 
     def load(self) -> None:
         self.inputs, self.targets = fashion(self.sources, "train", 10_000)
@@ -23,9 +23,8 @@ class FashionConvolutions(Task):
     def build(self) -> nn.Module:
         return nn.Sequential(
             *self._layer(1, 12),
-            *self._layer(12, 24),
             nn.MaxPool2d(2),
-            *self._layer(24, 24),
+            *self._layer(12, 24),
             nn.MaxPool2d(2),
             nn.Flatten(),
             nn.Linear(24 * 9, 10),
@@ -36,27 +35,34 @@ class FashionConvolutions(Task):
         return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
+class PatchBlock(nn.Module):
+    """A pre-norm block with two heads, in which every patch sees every other."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = nn.Linear(width, 3 * width)
+        self.projection = nn.Linear(width, width)
+        self.perceptron_norm = nn.LayerNorm(width)
+        self.perceptron = perceptron(width, 2 * width, width, activation=nn.GELU)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        parts = self.attention(self.attention_norm(features)).unflatten(-1, (3, 2, -1))
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+        seen = F.scaled_dot_product_attention(queries, keys, values)
+        features = features + self.dropout(self.projection(seen.transpose(1, 2).flatten(2)))
+        return features + self.dropout(self.perceptron(self.perceptron_norm(features)))
+
+
 class PatchTransformer(nn.Module):
-    """Two blocks of attention between the sixteen patches of a digit."""
+    """Two blocks over the sixteen patches of a digit."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
         self.embedding = nn.Conv2d(1, width, 2, stride=2)
         self.positions = nn.Parameter(torch.randn(16, width) * 0.02)
-        self.blocks = nn.Sequential(
-            *[
-                nn.TransformerEncoderLayer(
-                    width,
-                    nhead=4,
-                    dim_feedforward=2 * width,
-                    dropout=0.1,
-                    activation="gelu",
-                    batch_first=True,
-                    norm_first=True,
-                )
-                for _ in range(2)
-            ]
-        )
+        self.blocks = nn.Sequential(PatchBlock(width), PatchBlock(width))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, 10)
 
@@ -68,7 +74,7 @@ class PatchTransformer(nn.Module):
 class VisionTransformer(Digits):
     """Digits by a transformer that sees patches of 2 x 2 pixels."""
 
-    steps = 1200
+    steps = 1000
     batch_size = 32
 
     def load(self) -> None:
@@ -94,7 +100,7 @@ class CifarConvolutions(Task):
     """Three convolutions and dropout on CIFAR-10."""
 
     steps = 1500
-    batch_size = 32
+    batch_size = 24
 
     def load(self) -> None:
         self.inputs, self.targets = _cifar(self.sources, "train", 10_000)
@@ -102,15 +108,15 @@ class CifarConvolutions(Task):
 
     def build(self) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(3, 24, 3, padding=1),
+            nn.Conv2d(3, 12, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(12, 24, 3, padding=1),
             nn.ReLU(),
             nn.MaxPool2d(2),
             nn.Conv2d(24, 32, 3, padding=1),
             nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Conv2d(32, 48, 3, padding=1),
-            nn.ReLU(),
             nn.Flatten(),
             nn.Dropout(0.3),
-            nn.Linear(48 * 16, 10),
+            nn.Linear(32 * 16, 10),
         )
