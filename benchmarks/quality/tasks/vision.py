@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .images import Digits, fashion
+from .images import fashion
 from .task import Sources, Task, perceptron
 
 
 class FashionConvolutions(Task):
-    """Two convolutions with BatchNorm on Fashion-MNIST."""
+    """Three convolutions with BatchNorm on Fashion-MNIST."""
 
     steps = 1500
     batch_size = 16
@@ -22,16 +22,15 @@ class FashionConvolutions(Task):
 
     def build(self) -> nn.Module:
         return nn.Sequential(
-            *self._layer(1, 12),
-            nn.MaxPool2d(2),
-            *self._layer(12, 24),
-            nn.MaxPool2d(2),
+            *self._layer(1, 16),
+            *self._layer(16, 32, stride=2),
+            *self._layer(32, 64, stride=2),
             nn.Flatten(),
-            nn.Linear(24 * 9, 10),
+            nn.Linear(64 * 16, 10),
         )
 
-    def _layer(self, inputs: int, outputs: int) -> list[nn.Module]:
-        convolution = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+    def _layer(self, inputs: int, outputs: int, stride: int = 1) -> list[nn.Module]:
+        convolution = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
@@ -56,11 +55,11 @@ class PatchBlock(nn.Module):
 
 
 class PatchTransformer(nn.Module):
-    """Two blocks over the sixteen patches of a digit."""
+    """Two blocks over sixteen patches of 5 x 5 pixels, which overlap."""
 
     def __init__(self, width: int = 32) -> None:
         super().__init__()
-        self.embedding = nn.Conv2d(1, width, 2, stride=2)
+        self.embedding = nn.Conv2d(1, width, 5, stride=3)
         self.positions = nn.Parameter(torch.randn(16, width) * 0.02)
         self.blocks = nn.Sequential(PatchBlock(width), PatchBlock(width))
         self.norm = nn.LayerNorm(width)
@@ -71,17 +70,15 @@ class PatchTransformer(nn.Module):
         return self.head(self.norm(self.blocks(patches + self.positions)).mean(1))
 
 
-class VisionTransformer(Digits):
-    """Digits by a transformer that sees patches of 2 x 2 pixels."""
+class VisionTransformer(Task):
+    """Fashion-MNIST by a small transformer."""
 
     steps = 1000
     batch_size = 32
 
     def load(self) -> None:
-        super().load()
-        self.inputs, self.test_inputs = (
-            rows.view(-1, 1, 8, 8) for rows in (self.inputs, self.test_inputs)
-        )
+        self.inputs, self.targets = fashion(self.sources, "train", 10_000)
+        self.test_inputs, self.test_targets = fashion(self.sources, "test", 2000)
 
     def build(self) -> nn.Module:
         return PatchTransformer()
@@ -99,7 +96,7 @@ def _cifar(sources: Sources, part: str, count: int) -> tuple[Tensor, Tensor]:
 class CifarConvolutions(Task):
     """Three convolutions and dropout on CIFAR-10."""
 
-    steps = 1500
+    steps = 1200
     batch_size = 24
 
     def load(self) -> None:
