@@ -41,7 +41,7 @@ class NewHead(Task):
         self.test_inputs, self.test_targets = _of_classes(self.sources, "test", 3000, are_new=True)
 
     def build(self) -> nn.Module:
-        network = nn.Sequential(self._untrained(), nn.Linear(32, FIRST_NEW))
+        network = nn.Sequential(self._untrained(), nn.Linear(128, FIRST_NEW))
         with torch.random.fork_rng(devices=[]):
             weights = self.sources.pretrained("fashion-five-classes", self._pretrained)
         network[0].load_state_dict(weights)
@@ -54,7 +54,7 @@ class NewHead(Task):
             nn.MaxPool2d(2),
             nn.Conv2d(12, 32, 3, padding=1),
             nn.ReLU(),
-            nn.AdaptiveAvgPool2d(1),
+            nn.AdaptiveAvgPool2d(2),
             nn.Flatten(),
         )
 
@@ -62,7 +62,7 @@ class NewHead(Task):
         images, labels = _of_classes(self.sources, "train", 20_000, are_new=False)
         torch.manual_seed(6)
         body = self._untrained()
-        network = nn.Sequential(body, nn.Linear(32, FIRST_NEW))
+        network = nn.Sequential(body, nn.Linear(128, FIRST_NEW))
 
         def loss() -> Tensor:
             rows = torch.randint(len(images), (64,))
