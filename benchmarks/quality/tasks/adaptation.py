@@ -32,7 +32,7 @@ class NewHead(Task):
         images: of the published images, how many are looked through for the new classes.
     """
 
-    images = 600
+    images = 2000
 
     def load(self) -> None:
         self.inputs, self.targets = _of_classes(

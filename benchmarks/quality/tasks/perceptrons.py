@@ -6,19 +6,25 @@ from torch import Tensor, nn
 
 from .images import fashion
 from .task import Task, perceptron
-from .vision import cifar
 
 
-class Wide(Task):
-    """One hidden layer of width 4096, and 1,000 images."""
+class FewImages(Task):
+    """Fashion-MNIST from few images, as rows of pixels."""
+
+    images: int
+
+    def load(self) -> None:
+        images, self.targets = fashion(self.sources, "train", self.images)
+        test_images, self.test_targets = fashion(self.sources, "test", 2000)
+        self.inputs, self.test_inputs = images.flatten(1), test_images.flatten(1)
+
+
+class Wide(FewImages):
+    """One hidden layer of width 4096."""
 
     steps = 1000
     batch_size = 16
-
-    def load(self) -> None:
-        images, self.targets = fashion(self.sources, "train", 1000)
-        test_images, self.test_targets = fashion(self.sources, "test", 2000)
-        self.inputs, self.test_inputs = images.flatten(1), test_images.flatten(1)
+    images = 1000
 
     def build(self) -> nn.Module:
         return perceptron(196, 4096, 10)
@@ -35,20 +41,16 @@ class ResidualBlock(nn.Module):
         return features + self.layers(features)
 
 
-class Residual(Task):
-    """CIFAR-10 at 8 x 8 pixels by twelve blocks of two layers, without normalisation."""
+class Residual(FewImages):
+    """Twelve blocks of two layers, without normalisation."""
 
     steps = 1000
     batch_size = 24
-
-    def load(self) -> None:
-        images, self.targets = cifar(self.sources, "train", 10_000, 4)
-        test_images, self.test_targets = cifar(self.sources, "test", 2000, 4)
-        self.inputs, self.test_inputs = images.flatten(1), test_images.flatten(1)
+    images = 2000
 
     def build(self) -> nn.Module:
         blocks = [ResidualBlock(128) for _ in range(12)]
-        return nn.Sequential(nn.Linear(192, 128), *blocks, nn.Linear(128, 10))
+        return nn.Sequential(nn.Linear(196, 128), *blocks, nn.Linear(128, 10))
 
 
 class BatchesOfFour(Task):

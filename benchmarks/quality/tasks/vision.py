@@ -84,13 +84,13 @@ class VisionTransformer(Task):
         return PatchTransformer()
 
 
-def cifar(sources: Sources, part: str, count: int, factor: int = 2) -> tuple[Tensor, Tensor]:
-    """Return images of CIFAR-10, made smaller by a factor, and their labels."""
+def _cifar(sources: Sources, part: str, count: int) -> tuple[Tensor, Tensor]:
+    """Return images of CIFAR-10 at half their size and their labels, the first of a part."""
     dataset = sources.dataset("cifar10")
     images = dataset.train_images if part == "train" else dataset.test_images
     labels = dataset.train_labels if part == "train" else dataset.test_labels
-    smaller = F.avg_pool2d(images[:count].float() / 255, factor)
-    return smaller.sub(0.47).div(0.23), labels[:count]
+    halved = F.avg_pool2d(images[:count].float() / 255, 2)
+    return halved.sub(0.47).div(0.23), labels[:count]
 
 
 class CifarConvolutions(Task):
@@ -100,8 +100,8 @@ class CifarConvolutions(Task):
     batch_size = 24
 
     def load(self) -> None:
-        self.inputs, self.targets = cifar(self.sources, "train", 10_000)
-        self.test_inputs, self.test_targets = cifar(self.sources, "test", 2000)
+        self.inputs, self.targets = _cifar(self.sources, "train", 10_000)
+        self.test_inputs, self.test_targets = _cifar(self.sources, "test", 2000)
 
     def build(self) -> nn.Module:
         return nn.Sequential(
