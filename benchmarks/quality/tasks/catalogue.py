@@ -41,7 +41,7 @@ SEALED: dict[str, type[Task]] = {
 }
 TASKS = {**OPEN, **SEALED}
 
-# SGD with momentum is too slow for the language models and the convolutions at these lengths.
+# SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",
@@ -49,5 +49,6 @@ NOT_FOR_SGD = frozenset(
         "recurrent",
         "transformer",
         "fine-tuned-transformer",
+        "vision-transformer",
     }
 )

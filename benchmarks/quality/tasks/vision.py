@@ -13,7 +13,7 @@ from .task import Sources, Task, perceptron
 class FashionConvolutions(Task):
     """Three convolutions with BatchNorm on Fashion-MNIST."""
 
-    steps = 1500
+    steps = 1200
     batch_size = 16
 
     def load(self) -> None:
