@@ -5,6 +5,7 @@ sealed: nobody looks at what the tuner does on them before its constants are fix
 from __future__ import annotations
 
 from . import (
+    adaptation,
     columns,
     fields,
     functions,
@@ -12,9 +13,11 @@ from . import (
     generation,
     images,
     molecules,
+    perceptrons,
     sequences,
     tables,
     text,
+    vision,
 )
 from .task import Task
 
@@ -39,6 +42,16 @@ OPEN: dict[str, type[Task]] = {
     "logistic-regression": tables.LogisticRegression,
 }
 SEALED: dict[str, type[Task]] = {
+    "two-groups": adaptation.TwoGroups,
+    "frozen-body": adaptation.FrozenBody,
+    "unfrozen": adaptation.Unfrozen,
+    "low-rank-adapter": adaptation.LowRankAdapter,
+    "wide": perceptrons.Wide,
+    "residual": perceptrons.Residual,
+    "batches-of-four": perceptrons.BatchesOfFour,
+    "fashion-convolutions": vision.FashionConvolutions,
+    "vision-transformer": vision.VisionTransformer,
+    "cifar-convolutions": vision.CifarConvolutions,
     "policy-gradient": games.PolicyGradient,
     "adversarial": games.Adversarial,
     "diffusion": generation.Diffusion,
@@ -56,10 +69,20 @@ SEALED: dict[str, type[Task]] = {
 TASKS = {**OPEN, **SEALED}
 
 # They start with a net that was trained beforehand.
-FINE_TUNING = frozenset({"fine-tuned-shifted", "fine-tuned-own", "fine-tuned-transformer"})
+FINE_TUNING = frozenset(
+    {
+        "fine-tuned-shifted",
+        "fine-tuned-own",
+        "fine-tuned-transformer",
+        "two-groups",
+        "frozen-body",
+        "unfrozen",
+        "low-rank-adapter",
+    }
+)
 
-# SGD with momentum is too slow for the language models and the convolutions at these lengths, and
-# for two nets at odds, vectors of users and items, columns in their own units.
+# SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths,
+# and for two nets at odds, vectors of users and items, columns in their own units.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",
@@ -70,9 +93,22 @@ NOT_FOR_SGD = frozenset(
         "adversarial",
         "collaborative",
         "raw-table",
+        "vision-transformer",
     }
 )
 
-# Runs of ten times the length, and bases besides AdamW and SGD.
-CHEAPEST: tuple[str, ...] = ()
-FOR_OTHER_BASES: tuple[str, ...] = ()
+# Runs of ten times the length: the five cheapest of each half.
+CHEAPEST = (
+    "logistic-regression",
+    "digits",
+    "autoencoder",
+    "siren-image",
+    "factorisation",
+    "unfrozen",
+    "cancer",
+    "friedman",
+    "fourier-features",
+    "adding-problem",
+)
+# Bases besides AdamW and SGD.
+FOR_OTHER_BASES = ("digits", "siren-image", "friedman", "denoising")

@@ -124,7 +124,8 @@ class Task:
         return self.inputs[rows], self.targets[rows]
 
     def begin_noise(self, index: int) -> None:
-        torch.manual_seed(1_000_003 * self.seed + index)
+        # What torch.manual_seed does to the CPU, without a look at devices that are not there.
+        torch.default_generator.manual_seed(1_000_003 * self.seed + index)
 
     def loss(self, network: nn.Module, minibatch: Any) -> Tensor:
         inputs, targets = minibatch
