@@ -8,7 +8,7 @@ from typing import NamedTuple
 from .bases import BASES, GRIDS
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
 from .records import Key
-from .summaries import CENTRE, GRID_SEED, NEAR_RATES, Records, oracle_rate
+from .summaries import CENTRE, GRID_SEED, NEAR_RATES, Records, oracle_rate, tried_rates
 from .tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
 
 SEEDS = (0, 1, 2, 3, 4)
@@ -39,7 +39,7 @@ class Part(NamedTuple):
         """Yield the runs that can be told by now: the best rate of a grid is known after it."""
         for task in self.tasks:
             for schedule in self.schedules:
-                for rate in GRIDS[self.base]:
+                for rate in self._rates(task, schedule, known):
                     yield self._key(task, GRID_SEED, at_rate(schedule, rate))
         for seed in self.seeds:
             for task in self.tasks:
@@ -55,6 +55,9 @@ class Part(NamedTuple):
         for method in self.methods:
             if method not in PAPER or oracle_rate(known, task, "adamw") in NEAR_RATES:
                 yield self._key(task, seed, method)
+
+    def _rates(self, task: str, schedule: str, known: Records) -> Sequence[float]:
+        return tried_rates(known, task, self.base, self.length_factor, schedule)
 
     def _is_long(self, task: str, known: Records) -> bool:
         run = known.get(self._key(task, GRID_SEED, at_rate("held", GRIDS[self.base][0])))
