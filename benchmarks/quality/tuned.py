@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from annealtune import SelfTuner
-from annealtune.annealing.race import Outcome
+from annealtune.annealing.race import Outcome, Standings
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.race import Race
 
@@ -47,7 +47,10 @@ def random_arm(task: Task, base_name: str) -> Record:
         seed = f"{type(task).__name__} {task.seed} {base_name} {race.began > 0}"
         return Outcome(random.Random(seed).randrange(len(race.settings)), "drawn blindly")
 
-    with mock.patch.object(Race, "verdict", verdict):
+    with (
+        mock.patch.object(Race, "verdict", verdict),
+        mock.patch.object(Standings, "safer", lambda _, outcome, __: outcome),
+    ):
         return with_length(task, base_name)
 
 

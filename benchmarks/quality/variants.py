@@ -16,7 +16,6 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "spacing": (races, "_SPACING"),
     "on-each-side": (races, "_ON_EACH_SIDE"),
     "most-belief": (rules, "_MOST_BELIEF"),
-    "least-belief": (rules, "_LEAST_BELIEF"),
     "believed-steps": (rules, "_BELIEVED_STEPS"),
     "clearly": (rules, "_CLEARLY"),
     "least-window": (rules, "_LEAST_WINDOW"),

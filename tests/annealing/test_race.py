@@ -10,11 +10,11 @@ from scipy import stats
 
 from annealtune.annealing.race import (
     LEAST_MINIBATCHES,
-    RaceInfo,
     Standings,
     allowance,
     paired_difference,
 )
+from annealtune.annealing.race_info import RaceInfo
 
 # Lengths of runs, from far too short for a race to very long.
 LENGTHS = [*range(1, 400), *range(400, 6000, 37), 20_000, 1_000_000]

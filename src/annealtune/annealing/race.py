@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from annealtune.annealing.acceptance import metropolis
-from annealtune.annealing.neighborhood import Setting
-from annealtune.annealing.strategies.stored_settings import restored
 
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
@@ -28,14 +26,14 @@ _STAY = 2
 _OUTLIER = 3.0
 
 # Minibatches of one race: a share of the run, within bounds.
-_SHARE, _SHORTEST, _LONGEST = 0.02, 24, 200
+_SHARE, _SHORTEST, _LONGEST = 0.004, 24, 200
 # Extra steps of all races together: 12 % of short runs, 6 % of long ones, no less in between.
 _SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
 # The length that is assumed where none is known.
 _ANYTIME = 1000
-# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,000 steps,
-# a quarter of the way in runs of 2,000 and more.
-_MOST_BELIEF, _LEAST_BELIEF, _BELIEVED_STEPS = 0.5, 0.25, 500
+# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 800 steps,
+# less and less in longer ones.
+_MOST_BELIEF, _BELIEVED_STEPS = 0.5, 400
 # Fewer minibatches than this say nothing.
 LEAST_MINIBATCHES = 8
 
@@ -102,7 +100,7 @@ def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
 
     Example:
         >>> allowance(2000)
-        Allowance(minibatches=40, extra_steps=120)
+        Allowance(minibatches=24, extra_steps=120)
         >>> allowance(50).fits(3)
         False
     """
@@ -112,20 +110,23 @@ def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
     return Allowance(minibatches, max(extra - spent, 0))
 
 
-def upward_belief(total_steps: int | None) -> float:
+def upward_belief(total_steps: int | None, *, is_relative: bool = False) -> float:
     """Return how far a winner above the centre is believed, as an exponent of its ratio to it.
 
     A short race favours large rates, and the more so the longer the run is that follows.
 
     Args:
         total_steps: planned length of the run; None is unknown.
+        is_relative: whether the centre is one by relative update. Then half of the doubt is about
+            the centre.
 
     Example:
-        >>> [upward_belief(length) for length in (300, 1000, 1250, 2000, 50_000)]
-        [0.5, 0.5, 0.4, 0.25, 0.25]
+        >>> [upward_belief(length) for length in (300, 800, 1000, 2000, 40_000)]
+        [0.5, 0.5, 0.4, 0.2, 0.01]
     """
     length = _ANYTIME if total_steps is None else total_steps
-    return min(max(_BELIEVED_STEPS / length, _LEAST_BELIEF), _MOST_BELIEF)
+    belief = min(_BELIEVED_STEPS / length, _MOST_BELIEF)
+    return (1 + belief) / 2 if is_relative else belief
 
 
 class Outcome(NamedTuple):
@@ -224,7 +225,7 @@ class Standings:
 
         Args:
             incumbent: the arm that holds what the run has now.
-            smaller: arms in falling order of their rate, without those that have none.
+            smaller: all arms in falling order of their rate; none if rates do not tell them apart.
             rng: draws one number for each arm that is asked.
             judged: values of a black-box objective for each live arm, instead of the losses.
         """
@@ -252,6 +253,41 @@ class Standings:
                     return Outcome(arm, f"{name}, level with the best")
         return Outcome(leader, "the best")
 
+    def safer(self, outcome: Outcome, falling: Sequence[int]) -> Outcome:
+        r"""Let a smaller rate win where one that is too large does more harm than two too small.
+
+        That is where :math:`d_{+1} > d_{-1} + d_{-2}`: d is how much worse than the winner the next
+        larger rate is and the next two smaller ones are, in the mean over the second half of the
+        minibatches that both have. So it is near a cliff, and in a net that has learnt already,
+        which gains little by any rate and is spoilt by a large one.
+
+        Args:
+            outcome: as it was drawn.
+            falling: all arms in falling order of their rates, which are evenly spaced.
+
+        Example:
+            >>> standings = Standings(3)
+            >>> for loss in (2.0, 1.9, 1.8, 1.7):
+            ...     standings.add({0: loss + 1.0, 1: loss, 2: loss + 0.1})
+            >>> standings.safer(Outcome(1, "the best"), [0, 1, 2]).winner
+            2
+        """
+        place, last = falling.index(outcome.winner), len(falling) - 1
+        if not 0 < place < last:
+            return outcome
+        larger, smaller, smallest = (falling[min(place + n, last)] for n in (-1, 1, 2))
+        harm, *cost = (self._excess(arm, outcome.winner) for arm in (larger, smaller, smallest))
+        if harm > sum(cost):
+            return Outcome(smaller, "a larger rate would do more harm than a smaller one")
+        return outcome
+
+    def _excess(self, arm: int, other: int) -> float:
+        count = min(len(self.losses[arm]), len(self.losses[other]))
+        first = count - max(_LEAST_WINDOW, count // 2)
+        pairs = zip(self.losses[arm], self.losses[other], strict=False)
+        found = [own - others for own, others in pairs][max(first, 0) :]
+        return statistics.fmean(found) if found else math.nan
+
     def _window(self) -> int:
         return max(_LEAST_WINDOW, self.minibatches // 2)
 
@@ -272,64 +308,3 @@ class Standings:
         self.dropped = dict(state["dropped"])
         self.minibatches = state["minibatches"]
         self.spoilt = state["spoilt"]
-
-
-@dataclasses.dataclass(frozen=True)
-class RaceInfo:
-    """One race, immutable.
-
-    Attributes:
-        step: number of the step at which it began, from 0.
-        minibatches: how many it lasted.
-        settings: of the arms.
-        scores: mean losses of the arms over the second half, or what an objective judged; NaN for
-            an arm that broke at once.
-        dropped: why an arm was dropped, by its number.
-        winner: number of the arm that won; None where all broke.
-        reason: why it won.
-        rate: the learning rate that was chosen.
-        extra_steps: steps that it made besides one a minibatch.
-        restarted: whether the run went back to its first weights afterwards.
-    """
-
-    step: int
-    minibatches: int
-    settings: tuple[Setting, ...]
-    scores: tuple[float, ...]
-    dropped: dict[int, str]
-    winner: int | None
-    reason: str
-    rate: float
-    extra_steps: int
-    restarted: bool
-
-    def __str__(self) -> str:
-        won = "no arm was left" if self.winner is None else f"{self.settings[self.winner]} won"
-        again = ", from the first weights" if self.restarted else ""
-        return (
-            f"race at step {self.step}: {len(self.settings)} arms, {self.minibatches} minibatches, "
-            f"{won} ({self.reason}); rate {self.rate:.3g}{again}"
-        )
-
-    def table(self) -> str:
-        """Return it with a line for each arm."""
-        lines = [str(self)]
-        for arm, (setting, score) in enumerate(zip(self.settings, self.scores, strict=True)):
-            fate = "won" if arm == self.winner else self.dropped.get(arm, "stayed to the end")
-            lines.append(f"  {setting!s:<28} score {score:<12.6g} {fate}")
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, from which `from_dict` makes it again."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {**plain, "settings": [dict(s) for s in self.settings], "scores": list(self.scores)}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Any]) -> RaceInfo:
-        """Make it again from plain data, also from JSON, where keys are text and NaN is null."""
-        found = {
-            "settings": tuple(map(restored, plain["settings"])),
-            "scores": tuple(math.nan if s is None else s for s in plain["scores"]),
-            "dropped": {int(arm): reason for arm, reason in plain["dropped"].items()},
-        }
-        return cls(**{**plain, **found})

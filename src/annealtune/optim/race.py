@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import Allowance, Outcome, RaceInfo, Standings
+from annealtune.annealing.race import Allowance, Outcome, Standings
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim import guards
 from annealtune.optim.arms import Arms
 from annealtune.optim.gradient import MinibatchGradient, active_scaler, gradients_are_finite

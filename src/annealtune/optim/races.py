@@ -13,7 +13,8 @@ from torch import nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.race import Allowance, RaceInfo, allowance, upward_belief
+from annealtune.annealing.race import Allowance, allowance, upward_belief
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import has_gradient, known_centre, relative_centre
@@ -26,8 +27,6 @@ from annealtune.optim.run_state import check_state
 
 # Rates of the arms: this factor apart, this many on each side of the centre.
 _SPACING, _ON_EACH_SIDE = 4.0, 2
-# A centre by relative update is less sure than Adam's: a rate above it is believed more, by this.
-_DOUBT = 1.5
 # Where every arm broke, the next race is held this far below.
 _FAR_BELOW = _SPACING**3
 # Steps without any gradient after which a word is due.
@@ -134,6 +133,8 @@ class Races:
     def _finish(self, race: Race, step: int) -> Setting | None:
         """Draw the winner; go on from it, or start again at the rate that is made of it."""
         outcome = race.verdict(self._incumbent(race), _falling(race.settings), self._rng)
+        if self._neighborhood is None and self._objective is None:
+            outcome = race.standings.safer(outcome, _falling(race.settings))
         winner = race.settings[outcome.winner]
         below = self._below(race.settings, winner)
         chosen = winner if below else self._believed(winner, race.settings)
@@ -249,7 +250,7 @@ class Races:
         if self._neighborhood is not None or _rate(winner) <= self._centre:
             return winner
         is_relative = self._around is None and known_centre(self._base) is None
-        belief = upward_belief(self._total_steps) * (_DOUBT if is_relative else 1.0)
+        belief = upward_belief(self._total_steps, is_relative=is_relative)
         believed = self._centre * (_rate(winner) / self._centre) ** belief
         near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.arguments import whole
-from annealtune.annealing.race import RaceInfo
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.annealing.strategies.stored_settings import restored
 from annealtune.optim import compatibility
 from annealtune.optim.averaging import no_average

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 
-from annealtune.annealing.race import RaceInfo
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.training.config import RunConfig
 
 if TYPE_CHECKING:

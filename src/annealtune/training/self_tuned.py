@@ -13,7 +13,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from annealtune.annealing.race import RaceInfo
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim import SelfTuner
 from annealtune.training.config import RunConfig
 from annealtune.training.minibatch import Minibatch
