@@ -40,14 +40,11 @@ bench: $(INSTALLED)  ## what one step costs beside the bare optimizer
 	$(BIN)/python benchmarks/step_cost.py
 	$(BIN)/python -m benchmarks.race_cost
 
-# Runs of hours; started again it goes on. Data and text: see python -m benchmarks.quality --help
+# Runs of hours; started again it goes on. make bench-quality DATA=folder TEXT=tinyshakespeare.txt
 QUALITY := OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.quality
 bench-quality: $(INSTALLED)  ## what the methods reach beside their peers, and runs ten times as long
 	$(PIP_INSTALL) -e '.[bench]'
-	$(QUALITY) --jobs 2
-	$(QUALITY) --jobs 2 --base-lr-factor 0.01,0.1,10,100 --loss-factor 1e-3,1e3
-	$(QUALITY) --jobs 2 --length-factor 10 --seeds 0
-	$(QUALITY) --page docs/results/quality.html
+	$(QUALITY) --jobs 2 $(if $(DATA),--data-dir $(DATA)) $(if $(TEXT),--text $(TEXT))
 
 format: $(INSTALLED)  ## rewrite the files as `make test` wants them
 	$(BIN)/ruff format .
