@@ -22,7 +22,9 @@ from .records import Key
 from .tasks.catalogue import OPEN, SEALED, TASKS
 from .tasks.task import Sources
 
-RECORDS, PAGE = Path("docs/results/quality.jsonl"), Path("docs/results/quality.html")
+RESULTS = Path("docs/results")
+# In the text beside the page, the tables stand between these.
+FIRST, LAST = "<!-- tables -->\n", "<!-- end of tables -->"
 HALVES = {"open": OPEN, "sealed": SEALED}
 
 
@@ -32,8 +34,7 @@ def main(arguments: list[str] | None = None) -> None:
         if not options.page_only:
             _run_missing(options)
         if not options.vary:
-            options.page.write_text(page.render(records.read(options.records)), encoding="utf-8")
-            print(f"page: {options.page}")
+            _show(records.read(options.results / "quality.jsonl"), options.results)
     except (DataError, records.RecordsError) as error:
         sys.exit(f"error: {error}")
     except BrokenProcessPool:
@@ -67,8 +68,13 @@ def _parser() -> argparse.ArgumentParser:
     add("--data-dir", type=Path, help="default: as for annealtune train")
     add("--text", type=Path, help="of the language models")
     add("--cache", type=Path, default=Sources.cache, help=f"default: {Sources.cache}")
-    add("--records", type=Path, default=RECORDS, help=f"default: {RECORDS}")
-    add("--page", type=Path, default=PAGE, help=f"default: {PAGE}")
+    add(
+        "--results",
+        type=Path,
+        default=RESULTS,
+        help="folder of quality.jsonl (every run), quality.html (the page) and quality.md, whose "
+        f"tables are brought up to date if it is there; default: {RESULTS}",
+    )
     add("--page-only", action="store_true", help="run nothing")
     return parser
 
@@ -84,15 +90,29 @@ def _run_missing(options: argparse.Namespace) -> None:
             try:
                 for number, ended in enumerate(as_completed(pending), start=1):
                     record = ended.result()
-                    records.append(options.records, record)
+                    records.append(options.results / "quality.jsonl", record)
                     print(f"{number} of {len(keys)}: {_progress(record)}", flush=True)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
 
+def _show(known: plan.Records, folder: Path) -> None:
+    """Write the page, and the tables of the text beside it."""
+    shown = folder / "quality.html"
+    shown.write_text(page.render(known), encoding="utf-8")
+    print(f"page: {shown}")
+    text = folder / "quality.md"
+    if text.exists():
+        before, mark, rest = text.read_text(encoding="utf-8").partition(FIRST)
+        _, end, after = rest.partition(LAST)
+        if mark and end:
+            tables = page.markdown(known)
+            text.write_text(f"{before}{FIRST}\n{tables}\n{LAST}{after}", encoding="utf-8")
+
+
 def _missing(options: argparse.Namespace) -> list[Key]:
-    known = records.read(options.records)
+    known = records.read(options.results / "quality.jsonl")
     if not options.vary:
         return plan.missing(known, _filter(options))
     keys = (key._replace(variant=options.vary) for key in plan.tuned(known))
