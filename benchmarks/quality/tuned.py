@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 from unittest import mock
@@ -26,17 +27,17 @@ def with_length(task: Task, base_name: str) -> Record:
     while True:
         run = TunedRun(task, base_name, planned)
         run.race()
-        excess = planned + run.tuner.extra_steps - task.steps
+        excess = run.gradients.cost + planned - run.tuner.steps - task.steps
         if excess <= 0:
             return run.finish(planned)
-        planned -= excess
+        planned -= math.ceil(excess)
 
 
 def anytime(task: Task, base_name: str) -> Record:
     """Train with SelfTuner, which does not know the length; stop when the cost is reached."""
     run = TunedRun(task, base_name, None)
     run.race()
-    return run.finish(task.steps - run.tuner.extra_steps)
+    return run.finish(math.floor(run.tuner.steps + task.steps - run.gradients.cost))
 
 
 def random_arm(task: Task, base_name: str) -> Record:

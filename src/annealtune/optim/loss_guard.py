@@ -36,6 +36,7 @@ class LossGuard:
         history: is told what happens.
         average: whether the weights are averaged, or the last sound ones kept as they are.
         sign: -1 where the loss is maximized.
+        measures: whether the loss measures progress; else only one that is not finite is broken.
 
     Attributes:
         average: the average.
@@ -49,10 +50,11 @@ class LossGuard:
         *,
         average: bool,
         sign: float = 1.0,
+        measures: bool = True,
     ) -> None:
         self._base = base
         self._history = history
-        self._watch = LossWatch(sign)
+        self._watch = LossWatch(sign, measures=measures)
         self._model = model
         self._options = [_options(group) for group in base.param_groups]  # as they were given
         self._buffers: dict[str, Tensor] = {}  # at the last sound look

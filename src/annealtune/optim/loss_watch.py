@@ -47,6 +47,7 @@ class LossWatch:
 
     Args:
         sign: -1 where the loss is maximized.
+        measures: whether the loss measures progress; else it may rise as it likes.
 
     Example:
         >>> watch = LossWatch()
@@ -56,8 +57,9 @@ class LossWatch:
         Look(loss=2.0, is_sound=True, is_broken=False)
     """
 
-    def __init__(self, sign: float = 1.0) -> None:
+    def __init__(self, sign: float = 1.0, *, measures: bool = True) -> None:
         self._sign = sign
+        self._measures = measures
         self._unread: list[Tensor] = []
         self._steps = 0
         self.start_again()
@@ -102,7 +104,7 @@ class LossWatch:
         return Look(mean, is_sound, is_broken=self._strikes >= _STRIKES)
 
     def _is_too_high(self, median: float) -> bool:
-        if self._start is None:
+        if self._start is None or not self._measures:
             return False
         progress = self._start - self._lowest
         if progress > _CERTAIN * self._deviation:

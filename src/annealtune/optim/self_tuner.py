@@ -64,7 +64,8 @@ class SelfTuner(OptimizerWrapper):
             ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
         objective: what the arms are judged by at the end of a race, instead of their losses: a
             function without arguments that returns a number to be minimized, or several that are
-            compared one by one. It may be anything that can be computed from the weights.
+            compared one by one. It may be anything that can be computed from the weights. For
+            losses that do not measure progress: where it is given, they may rise.
         average: whether an average of the weights is kept for `averaged`.
         idle: where the arms lie that are not in the model: ``"device"`` or ``"host"`` memory.
         seed: of the tuner's own generator, which draws the winners.
@@ -129,7 +130,9 @@ class SelfTuner(OptimizerWrapper):
             sign=sign,
             seed=whole("SelfTuner(seed=...)", seed),
         )
-        self._guard = LossGuard(base, model, self.history, average=average, sign=sign)
+        self._guard = LossGuard(
+            base, model, self.history, average=average, sign=sign, measures=objective is None
+        )
 
     @torch.no_grad()
     def step(
@@ -265,10 +268,7 @@ class SelfTuner(OptimizerWrapper):
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
         now = "racing" if self.is_racing else f"rate {self.rate:.3g}"
-        return (
-            f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now}, "
-            f"{len(self.races)} race{'' if len(self.races) == 1 else 's'} run)"
-        )
+        return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
 
     def _hold(self, setting: Setting | None) -> None:
         """Make every step from here on one of the base, once the races have chosen a setting."""
