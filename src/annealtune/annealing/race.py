@@ -31,9 +31,9 @@ _SHARE, _SHORTEST, _LONGEST = 0.004, 24, 200
 _SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
 # The length that is assumed where none is known.
 _ANYTIME = 1000
-# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 600 steps,
+# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,200 steps,
 # less and less in longer ones.
-_MOST_BELIEF, _BELIEVED_STEPS = 0.5, 300
+_MOST_BELIEF, _BELIEVED_STEPS = 0.5, 600
 # Fewer minibatches than this say nothing.
 LEAST_MINIBATCHES = 8
 
@@ -121,8 +121,8 @@ def upward_belief(total_steps: int | None, *, is_relative: bool = False) -> floa
             the centre.
 
     Example:
-        >>> [upward_belief(length) for length in (300, 600, 1000, 2000, 30_000)]
-        [0.5, 0.5, 0.3, 0.15, 0.01]
+        >>> [upward_belief(length) for length in (300, 1200, 2000, 3000, 30_000)]
+        [0.5, 0.5, 0.3, 0.2, 0.02]
     """
     length = _ANYTIME if total_steps is None else total_steps
     belief = min(_BELIEVED_STEPS / length, _MOST_BELIEF)
