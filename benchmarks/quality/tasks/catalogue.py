@@ -99,7 +99,8 @@ FINE_TUNING = frozenset(
 )
 
 # SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths,
-# and for two nets at odds, vectors of users and items, columns in their own units.
+# and for two nets at odds, vectors of users and items or of a line's words, columns in their own
+# units.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",
@@ -111,6 +112,7 @@ NOT_FOR_SGD = frozenset(
         "collaborative",
         "raw-table",
         "vision-transformer",
+        "bag-of-words",
     }
 )
 
