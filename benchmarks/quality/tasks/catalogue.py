@@ -7,14 +7,20 @@ from __future__ import annotations
 from . import (
     adaptation,
     columns,
+    densities,
     fields,
     functions,
     games,
     generation,
     images,
+    labels,
+    lines,
     molecules,
+    numerals,
+    oscillations,
     perceptrons,
     sequences,
+    shapes,
     tables,
     text,
     vision,
@@ -65,6 +71,16 @@ SEALED: dict[str, type[Task]] = {
     "friedman": columns.Friedman,
     "collaborative": columns.Collaborative,
     "molecules": molecules.Molecules,
+    "mixture-density": densities.MixtureDensity,
+    "bag-of-words": lines.BagOfWords,
+    "oscillator": oscillations.Oscillator,
+    "triplets": numerals.Triplets,
+    "wrong-labels": labels.WrongLabels,
+    "softmax-regression": labels.SoftmaxRegression,
+    "occupancy": shapes.Occupancy,
+    "deep-tanh": numerals.DeepTanh,
+    "rows-of-digits": numerals.RowsOfDigits,
+    "fine-tuned-digits": numerals.FineTunedDigits,
 }
 TASKS = {**OPEN, **SEALED}
 
@@ -78,11 +94,13 @@ FINE_TUNING = frozenset(
         "frozen-body",
         "unfrozen",
         "low-rank-adapter",
+        "fine-tuned-digits",
     }
 )
 
 # SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths,
-# and for two nets at odds, vectors of users and items, columns in their own units.
+# and for two nets at odds, vectors of users and items or of a line's words, columns in their own
+# units.
 NOT_FOR_SGD = frozenset(
     {
         "convolutions",
@@ -94,6 +112,7 @@ NOT_FOR_SGD = frozenset(
         "collaborative",
         "raw-table",
         "vision-transformer",
+        "bag-of-words",
     }
 )
 
