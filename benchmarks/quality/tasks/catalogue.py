@@ -133,10 +133,10 @@ CHEAPEST = (
     "siren-image",
     "factorisation",
     "unfrozen",
-    "cancer",
-    "friedman",
-    "fourier-features",
-    "adding-problem",
+    "mixture-density",
+    "wrong-labels",
+    "softmax-regression",
+    "occupancy",
 )
 # Bases besides AdamW and SGD.
 FOR_OTHER_BASES = ("digits", "siren-image", "friedman", "denoising")
