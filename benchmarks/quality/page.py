@@ -129,7 +129,7 @@ def markdown(records: Records) -> str:
 def claim(results: Results) -> str:
     """Return what came out, in one or two sentences."""
     tasks = results.tasks(sealed=True)
-    where = f"On {len(tasks)} tasks that were sealed until its constants were fixed"
+    where = f"On {len(tasks)} sealed tasks, on which nothing was chosen"
     if not tasks:
         tasks = results.tasks()
         where = f"On {len(tasks)} tasks that its constants were chosen on"

@@ -80,7 +80,7 @@ def test_text_of_the_records_is_escaped(three: Runs) -> None:
 
 def test_the_claim_is_computed(three: Runs) -> None:
     claim = page.claim(Results(three))
-    assert "On 3 tasks that were sealed" in claim
+    assert "On 3 sealed tasks" in claim
     assert "ends at 1.10 times the test score of the best of 9 fixed rates" in claim
     assert "at worst at 1.21 times" in claim
     assert "Prodigy, the best peer of 1, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
