@@ -13,6 +13,7 @@ from annealtune.annealing.race import (
     Standings,
     allowance,
     paired_difference,
+    upward_belief,
 )
 from annealtune.annealing.race_info import RaceInfo
 
@@ -256,8 +257,34 @@ class TestAllowance:
                 )
                 assert room.fits(arms) == expected
 
+    def test_a_race_does_not_grow_with_runs_of_up_to_6000_steps(self):
+        lasts = {length: allowance(length).minibatches for length in range(96, 51_000)}
+
+        assert {lasts[length] for length in range(96, 6001)} == {24}
+        assert [lasts[length] for length in (10_000, 25_000, 50_000)] == [40, 100, 200]
+        assert allowance(10**7).minibatches == 200
+
     def test_an_unknown_length_allows_a_race(self):
         assert allowance(None).fits(5)
+        assert allowance(None) == allowance(1000)
+
+
+class TestUpwardBelief:
+    def test_half_way_up_to_600_steps_and_ever_less_beyond(self):
+        assert {upward_belief(length) for length in range(1, 601)} == {0.5}
+        for length in range(601, 100_000, 97):
+            assert upward_belief(length) * length == pytest.approx(300)
+
+    def test_an_unknown_length_is_1000_steps(self):
+        assert upward_belief(None) == upward_belief(1000) == pytest.approx(0.3)
+        assert upward_belief(None, is_relative=True) == pytest.approx(0.65)
+
+    def test_a_relative_centre_is_doubted_as_much_as_the_winner(self):
+        """A winner of 16 times the centre, believed: half-way from there to what AdamW makes."""
+        for length in LENGTHS:
+            otherwise = 16 ** upward_belief(length)
+            believed = 16 ** upward_belief(length, is_relative=True)
+            assert believed == pytest.approx(math.sqrt(otherwise * 16))
 
 
 def test_a_race_survives_plain_data():

@@ -258,8 +258,9 @@ class Standings:
 
         That is where :math:`d_{+1} > d_{-1} + d_{-2}`: d is how much worse than the winner the next
         larger rate is and the next two smaller ones are, in the mean over the second half of the
-        minibatches that both have. So it is near a cliff, and in a net that has learnt already,
-        which gains little by any rate and is spoilt by a large one.
+        minibatches that both have; a smaller rate that is the only one counts twice. So it is near
+        a cliff, and in a net that has learnt already, which gains little by any rate and is spoilt
+        by a large one.
 
         Args:
             outcome: as it was drawn.
