@@ -60,8 +60,9 @@ class Part(NamedTuple):
         return tried_rates(known, task, self.base, self.length_factor, schedule)
 
     def _is_long(self, task: str, known: Records) -> bool:
+        """Tell whether runs take long, as they may until the first of the grid has been made."""
         run = known.get(self._key(task, GRID_SEED, at_rate("held", GRIDS[self.base][0])))
-        return run is not None and run["seconds"] > LONG
+        return "held" in self.schedules if run is None else run["seconds"] > LONG
 
     def _key(self, task: str, seed: int, method: str) -> Key:
         return Key(task, seed, self.base, method, "", self.length_factor)
