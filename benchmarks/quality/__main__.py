@@ -99,6 +99,7 @@ def _run_missing(options: argparse.Namespace) -> None:
 
 def _show(known: plan.Records, folder: Path) -> None:
     """Write the page, and the tables of the text beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
     shown = folder / "quality.html"
     shown.write_text(page.render(known), encoding="utf-8")
     print(f"page: {shown}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,10 +31,18 @@ def key_of(record: Record) -> Key:
 
 
 def append(path: Path, record: Record) -> None:
-    """Add one record, in one write, so that several programs may share a file."""
+    """Add one record, in one write, so that several programs may share a file.
+
+    It takes the place of a line that was cut off while it was written.
+    """
+    line = json.dumps(record, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(record, allow_nan=False) + "\n")
+    with path.open("a+b") as file:
+        if file.tell() > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                file.truncate(path.read_bytes().rfind(b"\n") + 1)
+        file.write(line.encode())
 
 
 def read(path: Path) -> dict[Key, Record]:

@@ -92,8 +92,9 @@ class TestCosts:
     def test_an_objective_costs_a_forward_for_every_arm(self, method, steps_of_base):
         record = METHODS[method](Judged(Sources(), length_factor=5), "adamw")
         steps = record["minibatches"] + record["extra_steps"]
-        assert steps == steps_of_base[-1] <= LENGTH
+        assert steps == steps_of_base[-1]
         assert record["cost"] == pytest.approx(steps + 5 / 3, abs=1e-3)
+        assert 0.95 * LENGTH < record["cost"] <= LENGTH
 
     @pytest.mark.parametrize("train", [fixed.held, fixed.cosine])
     def test_a_fixed_rate_costs_one_step_a_minibatch(self, train, steps_of_base):
