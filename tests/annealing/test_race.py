@@ -270,14 +270,14 @@ class TestAllowance:
 
 
 class TestUpwardBelief:
-    def test_half_way_up_to_600_steps_and_ever_less_beyond(self):
-        assert {upward_belief(length) for length in range(1, 601)} == {0.5}
-        for length in range(601, 100_000, 97):
-            assert upward_belief(length) * length == pytest.approx(300)
+    def test_half_way_up_to_1200_steps_and_ever_less_beyond(self):
+        assert {upward_belief(length) for length in range(1, 1201)} == {0.5}
+        for length in range(1201, 100_000, 97):
+            assert upward_belief(length) * length == pytest.approx(600)
 
     def test_an_unknown_length_is_1000_steps(self):
-        assert upward_belief(None) == upward_belief(1000) == pytest.approx(0.3)
-        assert upward_belief(None, is_relative=True) == pytest.approx(0.65)
+        assert upward_belief(None) == upward_belief(1000) == 0.5
+        assert upward_belief(None, is_relative=True) == 0.75
 
     def test_a_relative_centre_is_doubted_as_much_as_the_winner(self):
         """A winner of 16 times the centre, believed: half-way from there to what AdamW makes."""

@@ -86,7 +86,7 @@ class TestOptions:
         """The keys, of some of every kind, that are left by the options."""
         keys = [
             Key(task, seed, base, method, "", factor)
-            for task in ("digits", "friedman")
+            for task in ("digits", "cancer")
             for seed in (0, 1)
             for base in ("adamw", "sgd")
             for method in ("held-at-0.003", "held-at-0.01", "cosine-at-0.01", "held-centre", "dog")
@@ -102,8 +102,8 @@ class TestOptions:
         ("arguments", "field", "values"),
         [
             (("--half", "open"), "task", {"digits"}),
-            (("--half", "sealed"), "task", {"friedman"}),
-            (("--tasks", "friedman,graph"), "task", {"friedman"}),
+            (("--half", "sealed"), "task", {"cancer"}),
+            (("--tasks", "cancer,graph"), "task", {"cancer"}),
             (("--seeds", "1,1,7"), "seed", {1}),
             (("--bases", "sgd"), "base", {"sgd"}),
             (("--length-factor", "10"), "length_factor", {10.0}),

@@ -245,6 +245,7 @@ class TestRecords:
             run(Key("without-net", 0, "adamw", "held-at-0.01"), sources)
 
     def test_a_variant_is_that_of_its_run_alone(self):
+        before = rules._MOST_BELIEF, rules._BELIEVED_STEPS
         rates = {
             variant: run(Key("line", 0, "adamw", "self-tuned", variant, 5.0), Sources())["rate"]
             for variant in ("most-belief=0", "most-belief=1,believed-steps=600", "")
@@ -253,13 +254,13 @@ class TestRecords:
         assert none == 3e-3
         assert usual > 3e-3
         assert usual == pytest.approx(math.sqrt(full * 3e-3))  # half-way
-        assert (rules._MOST_BELIEF, rules._BELIEVED_STEPS) == (0.5, 300)
+        assert before == (rules._MOST_BELIEF, rules._BELIEVED_STEPS)
 
 
 class TestRandomArm:
     def test_it_does_not_use_the_losses(self):
         chosen = []
-        for seed in range(4):
+        for seed in (1, 2, 3):
             rates = set()
             for factor, is_learnt in ((1.0, False), (1e3, False), (1.0, True)):
                 task = Learnt(Sources(), seed, length_factor=5)
