@@ -138,5 +138,5 @@ CHEAPEST = (
     "softmax-regression",
     "occupancy",
 )
-# Bases besides AdamW and SGD.
-FOR_OTHER_BASES = ("digits", "siren-image", "friedman", "denoising")
+# Bases besides AdamW and SGD: two tasks of each half.
+FOR_OTHER_BASES = ("digits", "siren-image", "cancer", "wrong-labels")
