@@ -2,4 +2,32 @@
 
 from __future__ import annotations
 
-REASONS: dict[str, str] = {}
+_FAR = (
+    "Two things a race of 24 minibatches cannot see. Whether a larger rate is needed for the whole "
+    "run or only gains at its start: so half of an upward vote is believed, too much for near "
+    "tasks and too little for far ones (oscillator, frozen-body, two-groups)."
+)
+_OVERFITTING = (
+    "Training loss does not show overfitting: on few or wrong labels the best rate is the one "
+    "that learns least (unfrozen, wrong-labels, occupancy)."
+)
+
+REASONS: dict[str, str] = {
+    "sealed-mean": f"{_FAR} And overfitting: on few labels the best rate learns least (unfrozen).",
+    "sealed-worst": "A physics-informed net whose seeds differ by more than the methods do; "
+    "unfrozen, a net that overfits, comes next.",
+    "fresh-mean": "As on the sealed half; four of the ten tasks are behind by more than a tenth.",
+    "fresh-worst": "A physics-informed net whose seeds differ by more than the methods do.",
+    "long-mean": f"{_OVERFITTING} The centre held is as far behind.",
+    "long-worst": f"{_OVERFITTING} The centre held is as far behind.",
+    "sgd-mean": "The centre by relative update comes from the first gradient alone and can be far "
+    "off (oscillator, occupancy); what is made of an upward vote is half a guess.",
+    "sgd-worst": "The centre by relative update is too small by more than the race can make up for "
+    "(oscillator).",
+    "fine-tuning-level": f"{_OVERFITTING} Give around=1e-4 or objective= where you fine-tune on "
+    "little data.",
+    "fine-tuning-ahead": "Prodigy finds the larger rates of the frozen body and of the two groups, "
+    "which a short race believes in part.",
+    "objective": "The extra steps of the race, as no arm may be dropped by its loss there; the "
+    "centre or its neighbor is chosen.",
+}
