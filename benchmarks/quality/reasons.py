@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _FAR = (
-    "Two things a race of 24 minibatches cannot see. Whether a larger rate is needed for the whole "
-    "run or only gains at its start: so half of an upward vote is believed, too much for near "
-    "tasks and too little for far ones (oscillator, frozen-body, two-groups)."
+    "A race of 24 minibatches cannot tell whether a larger rate is needed for the whole run or "
+    "only gains at its start: half of an upward vote is believed, too little for oscillator, "
+    "frozen-body and two-groups."
 )
 _OVERFITTING = (
     "Training loss does not show overfitting: on few or wrong labels the best rate is the one "
@@ -13,7 +13,7 @@ _OVERFITTING = (
 )
 
 REASONS: dict[str, str] = {
-    "sealed-mean": f"{_FAR} And overfitting: on few labels the best rate learns least (unfrozen).",
+    "sealed-mean": f"{_FAR} Nor does training loss show overfitting (unfrozen).",
     "sealed-worst": "A physics-informed net whose seeds differ by more than the methods do; "
     "unfrozen, a net that overfits, comes next.",
     "fresh-mean": "As on the sealed half; four of the ten tasks are behind by more than a tenth.",
