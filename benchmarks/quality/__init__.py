@@ -14,9 +14,9 @@ the best rate of a half-decade grid over the same base, held, decayed over the l
 averaged as SelfTuner does it. The oracle's rate is chosen by the validation score of seed 0 and
 kept for all seeds.
 
-Half of the tasks are *open*: constants of the library were chosen on them. The others are *sealed*:
-the tuner was not run on them before its constants were fixed. The seed decides the initial weights,
-the minibatches and the dropout, and is the same for all methods.
+Some tasks are *open*: constants of the library were chosen on them. The others are *sealed*:
+nothing was chosen by what the tuner does on them (docs/decisions/0016-proof.md). The seed decides
+the initial weights, the minibatches and the dropout, and is the same for all methods.
 
 - `tasks`: what is trained; `bases`: the optimizers that are tuned, and their grids;
 - `tuned`: ours and the random arm; `fixed`: runs at one rate; `peers`, `autolrs`, `line_search`,

@@ -21,6 +21,7 @@ from .methods import METHODS, SCHEDULES, run
 from .records import Key
 from .tasks.catalogue import OPEN, SEALED, TASKS
 from .tasks.task import Sources
+from .version_0_1 import OldVersionError
 
 RESULTS = Path("docs/results")
 # In the text beside the page, the tables stand between these.
@@ -35,8 +36,10 @@ def main(arguments: list[str] | None = None) -> None:
             _run_missing(options)
         if not options.vary:
             _show(records.read(options.results / "quality.jsonl"), options.results)
-    except (DataError, records.RecordsError) as error:
+    except (DataError, records.RecordsError, OldVersionError) as error:
         sys.exit(f"error: {error}")
+    except ModuleNotFoundError as error:
+        sys.exit(f"error: {error}; pip install '.[train,bench]' brings the peers")
     except BrokenProcessPool:
         sys.exit("error: a run was killed, for lack of memory perhaps; start again to go on")
     except KeyboardInterrupt:

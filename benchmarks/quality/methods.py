@@ -63,8 +63,8 @@ def run(key: Key, sources: Sources) -> Record:
     try:
         with variants.applied(key.variant):
             record = _method(key.method)(task, key.base)
-    except DataError:
-        raise
+    except (DataError, ImportError, version_0_1.OldVersionError):
+        raise  # something to install or to fetch, and then to start again
     except Exception as error:  # noqa: BLE001  (nothing is lost: the page lists it)
         record = {"failure": f"{type(error).__name__}: {error}"}
     return {**key._asdict(), **record, "seconds": round(time.perf_counter() - started, 2)}

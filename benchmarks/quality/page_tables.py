@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from .bases import GRIDS
 from .shown import SHOWN, label
 from .summaries import (
     ADAMW,
@@ -113,7 +114,7 @@ def by_task(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) ->
         rows.append(
             (
                 Cell(task, detail=kind),
-                _number(rate, "g"),
+                _best(rate, setting),
                 *(
                     _ratio(mean, is_strong=mean is not None and mean.value == lowest)
                     for mean in means.values()
@@ -134,6 +135,12 @@ def by_task(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) ->
         (Cell("broken runs"), blank, *(_broken(each) for each in overall.values())),
     ]
     return Table(("task", "best rate", *map(label, methods)), rows, footer)
+
+
+def _best(rate: float | None, setting: Setting) -> Cell:
+    """Return the oracle's rate; a better one may lie beyond an end of the grid."""
+    cell, ends = _number(rate, "g"), (GRIDS[setting.base][0], GRIDS[setting.base][-1])
+    return cell._replace(detail="end of the grid") if rate in ends else cell
 
 
 def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:

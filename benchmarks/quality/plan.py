@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from .bases import BASES, GRIDS
+from .bases import BASES
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
 from .records import Key
 from .summaries import CENTRE, GRID_SEED, NEAR_RATES, Records, oracle_rate, tried_rates
 from .tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
 
 SEEDS = (0, 1, 2, 3, 4)
-# Runs that take longer than this many seconds have three seeds.
-LONG, SEEDS_OF_LONG = 10.0, 3
 
 
 class Part(NamedTuple):
@@ -46,8 +44,6 @@ class Part(NamedTuple):
                 yield from self._of_seed(task, seed, known)
 
     def _of_seed(self, task: str, seed: int, known: Records) -> Iterator[Key]:
-        if seed >= SEEDS_OF_LONG and self._is_long(task, known):
-            return
         for schedule in self.schedules:
             rate = oracle_rate(known, task, self.base, self.length_factor, schedule)
             if rate is not None:
@@ -58,11 +54,6 @@ class Part(NamedTuple):
 
     def _rates(self, task: str, schedule: str, known: Records) -> Sequence[float]:
         return tried_rates(known, task, self.base, self.length_factor, schedule)
-
-    def _is_long(self, task: str, known: Records) -> bool:
-        """Tell whether runs take long, as they may until the first of the grid has been made."""
-        run = known.get(self._key(task, GRID_SEED, at_rate("held", GRIDS[self.base][0])))
-        return "held" in self.schedules if run is None else run["seconds"] > LONG
 
     def _key(self, task: str, seed: int, method: str) -> Key:
         return Key(task, seed, self.base, method, "", self.length_factor)

@@ -151,7 +151,7 @@ def geometric_mean(values: Sequence[float]) -> Mean | None:
 
 
 def is_sealed(task: str) -> bool:
-    """Tell whether the constants were fixed without looking at a task."""
+    """Tell whether nothing was chosen by what the tuner does on a task."""
     return task not in OPEN
 
 
@@ -213,7 +213,7 @@ class Results:
         ]
 
     def is_near(self, task: str) -> bool | None:
-        """Tell whether AdamW's best rate is at the centre or next to it; None if not known."""
+        """Tell whether AdamW's best rate is 1e-3 or 3e-3; None if not known."""
         rate = self.rate(task)
         return None if rate is None else rate in NEAR_RATES
 
@@ -265,6 +265,31 @@ class Results:
         worst = max(means, key=lambda task: means[task])
         broken = sum(score_of(run) is None for run in runs)
         return Overall(mean, means[worst], worst, broken, len(runs))
+
+    def together(
+        self, tasks: Iterable[str], method: str, other: str, setting: Setting = ADAMW
+    ) -> tuple[Overall, Overall] | None:
+        """Return two methods on the runs that both have: the same tasks, the same seeds."""
+        found: dict[str, dict[str, float]] = {method: {}, other: {}}
+        broken, runs = dict.fromkeys(found, 0), 0
+        for task in tasks:
+            ratios = {name: self.ratios(task, name, setting) for name in found}
+            seeds = ratios[method].keys() & ratios[other].keys()
+            runs += len(seeds)
+            for name in found if seeds else ():
+                mean = geometric_mean([ratios[name][seed] for seed in sorted(seeds)])
+                assert mean is not None
+                found[name][task] = mean.value
+                broken[name] += sum(ratios[name][seed] == BROKEN for seed in seeds)
+        if not runs:
+            return None
+        pair = []
+        for name, means in found.items():
+            mean = geometric_mean(list(means.values()))
+            assert mean is not None
+            worst = max(means, key=lambda task: means[task])
+            pair.append(Overall(mean, means[worst], worst, broken[name], runs))
+        return pair[0], pair[1]
 
     def share_within(
         self, tasks: Iterable[str], method: str, factor: float, setting: Setting = ADAMW

@@ -1,4 +1,4 @@
-"""What was to be shown, set down before the sealed half was run: bounds, and what came out."""
+"""What was to be shown, and what came out. The bounds were set down before the first round."""
 
 from __future__ import annotations
 
@@ -138,13 +138,12 @@ def _lowest(
     line: Target,
     value: Callable[[Overall], float],
 ) -> Target:
-    """Fill in a line that asks for ours below all others, each on the tasks that both have."""
+    """Fill in a line that asks for ours below all others, each on the runs that both have."""
     closest: tuple[float, float, str] | None = None
     for method in others:
-        common = [*results.means(results.means(tasks, OURS), method)]
-        own, other = results.overall(common, OURS), results.overall(common, method)
-        if own is not None and other is not None:
-            pair = (value(own), value(other), method)
+        both = results.together(tasks, OURS, method)
+        if both is not None:
+            pair = (value(both[0]), value(both[1]), method)
             if closest is None or pair[0] / pair[1] > closest[0] / closest[1]:
                 closest = pair
     if closest is None:

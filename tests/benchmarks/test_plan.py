@@ -103,11 +103,8 @@ class TestPart:
             for task in ("digits", "graph")
             for rate in GRID
         ]
-        # Whether runs are too long for more than three seeds is seen by the grid.
         assert rest == [
-            Key(task, seed, "adamw", "self-tuned")
-            for seed in (0, 1, 2)
-            for task in ("digits", "graph")
+            Key(task, seed, "adamw", "self-tuned") for seed in SEEDS for task in ("digits", "graph")
         ]
 
     def test_the_best_rate_is_repeated_on_every_seed(self, records):
@@ -127,13 +124,6 @@ class TestPart:
             if key.seed == 1 and rate_of(key)
         )
         assert key == Key("digits", 1, "sgd", "held-at-0.1")
-
-    @pytest.mark.parametrize(("seconds", "seeds"), [(10.0, 5), (10.1, 3)])
-    def test_long_runs_have_three_seeds(self, records, seconds, seeds):
-        records.put("digits", at_rate("held", 1e-5), 1.0, seconds=seconds)
-        records.put("graph", at_rate("held", 1e-5), 1.0)
-        counts = Counter(key.task for key in self.part.keys(records) if key.method == "self-tuned")
-        assert counts == {"digits": seeds, "graph": 5}
 
     @pytest.mark.parametrize("best", GRID)
     def test_presets_of_the_paper_run_where_their_rates_are_near(self, records, best):
@@ -210,7 +200,6 @@ class TestWholePlan:
             )
 
         assert seeds("digits") == [0, 1, 2, 3, 4]
-        assert seeds("transformer") == [0, 1, 2]  # takes a minute
         assert seeds("digits", "sgd") == seeds("digits", "lion") == [0, 1, 2]
         assert seeds("digits", factor=10.0) == [0, 1, 2]
 
