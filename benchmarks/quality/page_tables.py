@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from .bases import GRIDS
+from .methods import VERSION
 from .shown import SHOWN, label
 from .summaries import (
     ADAMW,
@@ -173,7 +174,8 @@ def costs(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> T
     rows = [
         (
             Cell(label(method), is_strong=method == OURS),
-            _time(results.time_ratio(tasks, method, setting)),
+            # That of version 0.1 is mostly the start of a process.
+            _time(None if method in VERSION else results.time_ratio(tasks, method, setting)),
             _number(results.mean_of(tasks, method, "cost", setting), ".3f"),
             _per_cent(results.mean_of(tasks, method, "extra_steps", setting), digits=1),
             _per_cent(results.mean_of(tasks, method, "minibatches", setting), digits=1),
