@@ -100,7 +100,7 @@ def _run_missing(options: argparse.Namespace) -> None:
                 raise
 
 
-def _show(known: plan.Records, folder: Path) -> None:
+def _show(known: records.Records, folder: Path) -> None:
     """Write the page, and the tables of the text beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     shown = folder / "quality.html"
@@ -120,7 +120,7 @@ def _missing(options: argparse.Namespace) -> list[Key]:
     if not options.vary:
         return plan.missing(known, _filter(options))
     keys = (key._replace(variant=options.vary) for key in plan.tuned(known))
-    return [key for key in keys if key not in known and _filter(options)(key)]
+    return [key for key in filter(_filter(options), keys) if key not in known]
 
 
 def _filter(options: argparse.Namespace) -> Callable[[Key], bool]:

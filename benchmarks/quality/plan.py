@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from .bases import BASES
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
-from .records import Key
-from .summaries import CENTRE, GRID_SEED, NEAR_RATES, Records, oracle_rate, tried_rates
+from .oracle import GRID_SEED, oracle_rate, tried_rates
+from .records import Key, Records
+from .summaries import CENTRE, NEAR_RATES
 from .tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
 
 SEEDS = (0, 1, 2, 3, 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,9 @@ class Key(NamedTuple):
     method: str
     variant: str = ""
     length_factor: float = 1.0
+
+
+Records = Mapping[Key, Record]
 
 
 def key_of(record: Record) -> Key:

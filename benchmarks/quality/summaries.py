@@ -6,7 +6,7 @@ Nothing is formatted here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -14,19 +14,17 @@ from scipy import stats
 
 from .bases import GRIDS
 from .methods import at_rate
-from .records import Key, Record
+from .oracle import oracle_rate
+from .records import Record, Records
 from .tasks.catalogue import OPEN, TASKS
 
 # What a broken run counts as, in multiples of the oracle's score.
 BROKEN = 1000.0
 CONFIDENCE = 0.95
-GRID_SEED = 0
 # Where the centre of AdamW's first race is, and the best rates that are called near it.
 CENTRE, NEAR_RATES = 3e-3, (1e-3, 3e-3)
 # Names for runs at a rate: the best one held, the best one along a cosine, the centre held.
 ORACLE, COSINE, HELD_CENTRE = "oracle", "cosine", "held-3e-3"
-
-Records = Mapping[Key, Record]
 
 
 class Setting(NamedTuple):
@@ -66,75 +64,6 @@ class Overall(NamedTuple):
     worst_task: str
     broken: int
     runs: int
-
-
-def oracle_rate(
-    records: Records,
-    task: str,
-    base: str,
-    length_factor: float = 1.0,
-    schedule: str = "held",
-) -> float | None:
-    """Return the rate that was tried with the lowest validation score on seed 0.
-
-    None while a rate is still to be tried, and if all are broken. Of level rates the lowest.
-    """
-    rates = tried_rates(records, task, base, length_factor, schedule)
-    scores = _validation(records, rates, task, base, length_factor, schedule)
-    if not rates or len(scores) < len(rates):
-        return None
-    best = min(scores, key=lambda rate: scores[rate])
-    return best if math.isfinite(scores[best]) else None
-
-
-def tried_rates(
-    records: Records,
-    task: str,
-    base: str,
-    length_factor: float = 1.0,
-    schedule: str = "held",
-) -> Sequence[float]:
-    """Return the rates that are tried on seed 0, as far as they can be told by now.
-
-    Held, at the usual length, that is the whole grid. Along a cosine, and in longer runs, it is
-    what lies around the best of those: two rates on each side, and more beyond an end that wins.
-    """
-    grid = GRIDS.get(base, ())
-    if (length_factor, schedule) == (1.0, "held"):
-        return grid
-    middle = oracle_rate(records, task, base)
-    if middle is None:
-        return ()
-    low, high = max(grid.index(middle) - 2, 0), min(grid.index(middle) + 3, len(grid))
-    while True:
-        rates = grid[low:high]
-        scores = _validation(records, rates, task, base, length_factor, schedule)
-        if len(scores) < len(rates):
-            return rates
-        best = min(scores, key=lambda rate: scores[rate])
-        if best == grid[low] and low > 0:
-            low -= 1
-        elif best == grid[high - 1] and high < len(grid):
-            high += 1
-        else:
-            return rates
-
-
-def _validation(
-    records: Records,
-    rates: Iterable[float],
-    task: str,
-    base: str,
-    length_factor: float,
-    schedule: str,
-) -> dict[float, float]:
-    """Return the validation scores of the rates that have been tried; infinite for broken runs."""
-    keys = {
-        rate: Key(task, GRID_SEED, base, at_rate(schedule, rate), "", length_factor)
-        for rate in rates
-    }
-    known = {rate: records[key].get("validation") for rate, key in keys.items() if key in records}
-    return {rate: math.inf if score is None else score for rate, score in known.items()}
 
 
 def geometric_mean(values: Sequence[float]) -> Mean | None:
@@ -177,7 +106,7 @@ class Results:
             name = (key.task, key.method, Setting(key.base, key.length_factor))
             self._runs.setdefault(name, {})[key.seed] = run
         self._rates: dict[tuple[str, Setting, str], float | None] = {}
-        self._means: dict[tuple[str, str, Setting, str], Mean | None] = {}
+        self._means: dict[tuple[str, str, Setting, str, str], Mean | None] = {}
 
     def settings(self) -> list[Setting]:
         return sorted({setting for _, _, setting in self._runs})
@@ -221,75 +150,87 @@ class Results:
         return [task for task in self.tasks(setting, sealed=sealed) if self.is_near(task)]
 
     def ratios(
-        self, task: str, method: str, setting: Setting = ADAMW, over: str = ORACLE
+        self,
+        task: str,
+        method: str,
+        setting: Setting = ADAMW,
+        over: str = ORACLE,
+        beside: str = "",
     ) -> dict[int, float]:
         """Return test scores divided by those of another method, on the seeds that both have.
 
-        A broken run counts as `BROKEN`. A seed on which the other method is broken is left out.
+        A broken run counts as `BROKEN`. A seed on which the other method is broken is left out, and
+        so is one that a third method does not have, if one is given to be shown beside.
         """
         others = self.runs(task, over, setting)
         found = {}
-        for seed, run in self.runs(task, method, setting).items():
+        for seed, run in self._shared(task, method, setting, beside).items():
             other = score_of(others[seed]) if seed in others else None
             if other is not None:
                 score = score_of(run)
                 found[seed] = BROKEN if score is None else score / other
         return found
 
+    def _shared(self, task: str, method: str, setting: Setting, beside: str) -> dict[int, Record]:
+        """Return the runs of a method; only on the seeds of another, if one is given."""
+        runs = self.runs(task, method, setting)
+        if not beside:
+            return runs
+        return {seed: runs[seed] for seed in runs if seed in self.runs(task, beside, setting)}
+
     def mean(
-        self, task: str, method: str, setting: Setting = ADAMW, over: str = ORACLE
+        self,
+        task: str,
+        method: str,
+        setting: Setting = ADAMW,
+        over: str = ORACLE,
+        beside: str = "",
     ) -> Mean | None:
         """Return the geometric mean of the ratios; None without any."""
-        name = (task, method, setting, over)
+        name = (task, method, setting, over, beside)
         if name not in self._means:
-            ratios = self.ratios(task, method, setting, over)
+            ratios = self.ratios(task, method, setting, over, beside)
             self._means[name] = geometric_mean(list(ratios.values()))
         return self._means[name]
 
     def means(
-        self, tasks: Iterable[str], method: str, setting: Setting = ADAMW, over: str = ORACLE
+        self,
+        tasks: Iterable[str],
+        method: str,
+        setting: Setting = ADAMW,
+        over: str = ORACLE,
+        beside: str = "",
     ) -> dict[str, float]:
         """Return the mean ratios of the tasks that have one."""
-        found = {task: self.mean(task, method, setting, over) for task in tasks}
+        found = {task: self.mean(task, method, setting, over, beside) for task in tasks}
         return {task: mean.value for task, mean in found.items() if mean is not None}
 
     def overall(
-        self, tasks: Iterable[str], method: str, setting: Setting = ADAMW, over: str = ORACLE
+        self,
+        tasks: Iterable[str],
+        method: str,
+        setting: Setting = ADAMW,
+        over: str = ORACLE,
+        beside: str = "",
     ) -> Overall | None:
         """Return the method over the tasks on which it has a ratio; None without any."""
-        means = self.means(tasks, method, setting, over)
+        means = self.means(tasks, method, setting, over, beside)
         mean = geometric_mean(list(means.values()))
         if mean is None:
             return None
-        runs = [run for task in means for run in self.runs(task, method, setting).values()]
+        shared = (self._shared(task, method, setting, beside) for task in means)
+        runs = [run for found in shared for run in found.values()]
         worst = max(means, key=lambda task: means[task])
         broken = sum(score_of(run) is None for run in runs)
         return Overall(mean, means[worst], worst, broken, len(runs))
 
     def together(
-        self, tasks: Iterable[str], method: str, other: str, setting: Setting = ADAMW
+        self, tasks: Sequence[str], method: str, other: str, setting: Setting = ADAMW
     ) -> tuple[Overall, Overall] | None:
         """Return two methods on the runs that both have: the same tasks, the same seeds."""
-        found: dict[str, dict[str, float]] = {method: {}, other: {}}
-        broken, runs = dict.fromkeys(found, 0), 0
-        for task in tasks:
-            ratios = {name: self.ratios(task, name, setting) for name in found}
-            seeds = ratios[method].keys() & ratios[other].keys()
-            runs += len(seeds)
-            for name in found if seeds else ():
-                mean = geometric_mean([ratios[name][seed] for seed in sorted(seeds)])
-                assert mean is not None
-                found[name][task] = mean.value
-                broken[name] += sum(ratios[name][seed] == BROKEN for seed in seeds)
-        if not runs:
-            return None
-        pair = []
-        for name, means in found.items():
-            mean = geometric_mean(list(means.values()))
-            assert mean is not None
-            worst = max(means, key=lambda task: means[task])
-            pair.append(Overall(mean, means[worst], worst, broken[name], runs))
-        return pair[0], pair[1]
+        own = self.overall(tasks, method, setting, beside=other)
+        its = self.overall(tasks, other, setting, beside=method)
+        return None if own is None or its is None else (own, its)
 
     def share_within(
         self, tasks: Iterable[str], method: str, factor: float, setting: Setting = ADAMW

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.quality import plan
 from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.methods import METHODS, OURS, PAPER, at_rate
+from benchmarks.quality.oracle import oracle_rate, tried_rates
 from benchmarks.quality.plan import SEEDS, Part
 from benchmarks.quality.records import Key
-from benchmarks.quality.summaries import oracle_rate, tried_rates
 from benchmarks.quality.tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
 
 GRID = GRIDS["adamw"]

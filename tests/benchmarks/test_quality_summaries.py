@@ -9,8 +9,9 @@ from scipy import stats
 
 from benchmarks.quality import targets
 from benchmarks.quality.bases import GRIDS
+from benchmarks.quality.oracle import oracle_rate
 from benchmarks.quality.records import Key
-from benchmarks.quality.summaries import ADAMW, LONG, Results, geometric_mean, oracle_rate
+from benchmarks.quality.summaries import ADAMW, LONG, Results, geometric_mean
 from benchmarks.quality.tasks.catalogue import OPEN, TASKS
 from benchmarks.quality.tasks.task import Task
 

@@ -73,7 +73,7 @@ class RunConfig(Options):
     image_size: tuple[Positive, Positive] | None = Field(
         None, description="height and width to resize an image-folder to"
     )
-    train_size: Positive | None = Field(None, description="use a fixed subset of so many images")
+    train_size: Positive | None = Field(None, description="use a fixed subset of this many images")
     augment: Literal["none", "crop-flip"] = Field(
         "none", description="random crop and flip, or none"
     )

@@ -117,7 +117,7 @@ def subset(dataset: Dataset, train_size: int, seed: int) -> Dataset:
         seed: Chooses the permutation.
 
     Raises:
-        ValueError: If there are not so many images.
+        ValueError: If there are fewer images than that.
     """
     available = len(dataset.train_labels)
     if not 1 <= train_size <= available:
