@@ -19,7 +19,7 @@ STUDY = ["--data", "digits", "--model", "mlp", "--batch-size", "32", "--threads"
 
 
 def seconds_of(jobs: int, options: argparse.Namespace, directory: Path) -> float:
-    """Time a study with so many jobs."""
+    """Time a study with this number of jobs."""
     command = [sys.executable, "-m", "annealtune", "study", *STUDY, "--method", "sgd-sa"]
     command += ["--epochs", str(options.epochs), "--seeds", f"0-{options.runs - 1}"]
     command += ["--jobs", str(jobs), "--out", str(directory / f"jobs-{jobs}")]

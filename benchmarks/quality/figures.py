@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from annealtune.studies.figures.panels import Panel
-from annealtune.studies.figures.style import (
+from annealtune.studies.report.figures.panels import Panel
+from annealtune.studies.report.figures.style import (
     FAINT,
     INK,
     SERIES,

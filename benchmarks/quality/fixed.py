@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-from annealtune.optim import self_tuner
+from annealtune.optim import held_setting
 from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.centre import known_centre, relative_centre
-from annealtune.optim.group_rates import GroupRates
 from annealtune.optim.loss_watch import EVERY
+from annealtune.optim.options.group_rates import GroupRates
+from annealtune.optim.trial.centre import known_centre, relative_centre
 
 from .bases import base_of, write_rate
 from .gradients import Gradients, Record, broken, outcome
@@ -28,7 +28,7 @@ def held(task: Task, base_name: str, rate: float) -> Record:
                 return broken(gradients, rate, minibatches=step)
             average.add()
         loss.backward()
-        left = (task.steps - step) / (self_tuner._DECAY * task.steps)
+        left = (task.steps - step) / (held_setting._DECAY * task.steps)
         write_rate(base, rate * min(1.0, left), task, gradients.network)
         base.step()
         base.zero_grad()

@@ -9,8 +9,8 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
-from annealtune.studies.figures.panels import Panel
-from annealtune.studies.figures.style import FAINT, INK, SERIES
+from annealtune.studies.report.figures.panels import Panel
+from annealtune.studies.report.figures.style import FAINT, INK, SERIES
 
 from .bases import GRIDS
 from .methods import at_rate

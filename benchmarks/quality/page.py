@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from annealtune.studies.figures import saving
+from annealtune.studies.report.figures.panels import Drawing
+from annealtune.studies.report.figures.panels import render as render_panel
 
 from . import figures, hero
 from .page_tables import Table, by_task, chosen_rates, costs, failures, methods_of, overview, plain
@@ -65,7 +66,7 @@ def render(records: Records) -> str:
         loader=jinja2.ChoiceLoader(
             [
                 jinja2.FileSystemLoader(Path(__file__).parent),
-                jinja2.PackageLoader("annealtune.studies"),
+                jinja2.PackageLoader("annealtune.studies.report"),
             ]
         ),
         autoescape=True,
@@ -174,11 +175,11 @@ def _hero(results: Results) -> list[dict[str, Any]]:
     for panel, task in hero.panels(results):
         mean = results.mean(task, OURS)
         ratio = "" if mean is None else f"{mean.value:.2f} × best"
-        shown.append({"task": task, "ratio": ratio, "inline": saving.render(panel).inline})
+        shown.append({"task": task, "ratio": ratio, "inline": render_panel(panel).inline})
     return shown
 
 
-def _drawings(results: Results, tasks: Sequence[str]) -> dict[str, saving.Drawing]:
+def _drawings(results: Results, tasks: Sequence[str]) -> dict[str, Drawing]:
     # The paper's methods have runs on near tasks alone: no curve over all tasks.
     methods = [m for m in methods_of(results, tasks) if len(results.means(tasks, m)) == len(tasks)]
     panels = (
@@ -186,14 +187,17 @@ def _drawings(results: Results, tasks: Sequence[str]) -> dict[str, saving.Drawin
         figures.rates(results),
         figures.by_task(results, tasks),
     )
-    return {panel.name: saving.render(panel) for panel in panels}
+    return {panel.name: render_panel(panel) for panel in panels}
 
 
 def _folds(results: Results, sealed: Sequence[str], opened: Sequence[str]) -> list[Fold]:
     ratio = "Test score over that of the best fixed rate on the same seed, with 95 % intervals."
     folds = []
     if sealed:
-        text = f"{ratio} Eleven were run once before, with other constants; ten never."
+        text = (
+            f"{ratio} Nine are fresh; the others had been run before, eleven of them with other "
+            "constants too."
+        )
         folds.append(Fold("sealed", "Sealed half, AdamW", text, by_task(results, sealed)))
     if opened:
         text = f"{ratio} In-sample for ours: the constants of the races were chosen on these tasks."
@@ -207,11 +211,16 @@ def _folds(results: Results, sealed: Sequence[str], opened: Sequence[str]) -> li
             folds.append(Fold(name, _title(setting), text, by_task(results, tasks, setting)))
     both = results.tasks()
     if both:
-        text = "AdamW; the rate in the end of each run, beside the best of the grid."
+        text = (
+            "AdamW; the rate in the end of each run, beside the best of the grid, and the factor "
+            "(one deviation) by which the test scores of that rate differ from seed to seed: a "
+            "ratio closer to 1 than that says little."
+        )
         folds.append(Fold("chosen", "Rates chosen", text, chosen_rates(results, both)))
         text = (
             "AdamW, all tasks, in runs at one fixed rate. Every method may spend the same "
-            "gradients; what a race tries is taken off the minibatches trained on."
+            "gradients; what a race tries is taken off the minibatches trained on. Times were "
+            "taken under changing load and are rough."
         )
         folds.append(Fold("costs", "Costs", text, costs(results, both)))
     return folds

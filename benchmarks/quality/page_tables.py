@@ -145,7 +145,7 @@ def _best(rate: float | None, setting: Setting) -> Cell:
 
 
 def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
-    """Return the rates of our runs, seed by seed, beside the oracle's."""
+    """Return the rates of our runs, seed by seed, beside the oracle's and how its seeds differ."""
     methods = [m for m in ("self-tuned", "anytime") if results.means(tasks, m, setting)]
     rows = []
     for task in tasks:
@@ -155,6 +155,7 @@ def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAM
             (
                 Cell(task),
                 _number(best, "g"),
+                _number(results.spread(task, setting), ".2f"),
                 _number(cosine, "g"),
                 *(
                     Cell(
@@ -165,7 +166,7 @@ def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAM
                 ),
             )
         )
-    columns = ("task", "best held", "best along a cosine")
+    columns = ("task", "best held", "its seeds differ by", "best along a cosine")
     return Table((*columns, *(f"{label(m)}, by seed" for m in methods)), rows)
 
 

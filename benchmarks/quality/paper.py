@@ -6,7 +6,7 @@ import math
 
 from annealtune import SGDSA
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.presets import Preset
+from annealtune.optim.options.presets import Preset
 
 from .gradients import Gradients, Record, broken, outcome
 from .tasks.task import Task

@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from .bases import BASES
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
 from .oracle import GRID_SEED, oracle_rate, tried_rates
 from .records import Key, Records
 from .summaries import CENTRE, NEAR_RATES
-from .tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
+from .tasks.catalogue import (
+    CHEAPEST,
+    EARLIER,
+    FOR_OTHER_BASES,
+    NOT_FOR_SGD,
+    OPEN,
+    OPENED,
+    SEALED,
+)
 
 SEEDS = (0, 1, 2, 3, 4)
+# Besides ours and the centre held.
+IN_README = ("prodigy", "schedule-free-adamw", "version-0.1", "random-arm")
 
 
 class Part(NamedTuple):
@@ -61,32 +70,31 @@ class Part(NamedTuple):
 
 
 def parts() -> list[Part]:
-    """Return everything that the page shows."""
+    """Return everything that the page shows.
+
+    The claim is about the sealed tasks: they have all methods, those of README's table on five
+    seeds. On the open ones, which chose the constants, ours and the centre held are enough; those
+    that were sealed once have all methods on one seed.
+    """
     centre = at_rate("held", CENTRE)
-    controls = [centre, *CONTROLS]
-    rest = [*VERSION, *PEERS, *PAPER]
+    ours = ["self-tuned"]
+    rest = [*CONTROLS, *VERSION, *PEERS, *PAPER]
+    everything = [*OURS, centre, *rest]
+    for_sgd = [task for task in EARLIER if task not in NOT_FOR_SGD]
+    long = Part("adamw", CHEAPEST, ["held"], [*ours, centre], length_factor=10.0, seeds=SEEDS[:2])
     return [
-        Part("adamw", list(TASKS), ["held", "cosine"], [*OURS, *controls, *rest]),
-        Part(
-            "sgd",
-            [task for task in TASKS if task not in NOT_FOR_SGD],
-            ["held"],
-            [*OURS, *CONTROLS],
-            seeds=SEEDS[:3],
-        ),
+        Part("adamw", list(SEALED), ["held", "cosine"], everything, seeds=SEEDS[:1]),
+        Part("adamw", list(EARLIER), ["held", "cosine"], everything, seeds=SEEDS[:3]),
+        Part("adamw", list(SEALED), ["held"], [*ours, centre, *IN_README]),
+        Part("adamw", list(OPEN), ["held"], [*ours, centre], seeds=SEEDS[:2]),
+        Part("adamw", list(OPENED), ["cosine"], rest, seeds=SEEDS[:1]),
+        Part("sgd", for_sgd, ["held"], [*ours, "held-centre"], seeds=SEEDS[:2]),
         *(
-            Part(base, FOR_OTHER_BASES, ["held"], [*OURS, *CONTROLS], seeds=SEEDS[:3])
-            for base in BASES
-            if base not in ("adamw", "sgd")
+            Part(base, tasks, ["held"], [*ours, "held-centre"], seeds=SEEDS[:1])
+            for base, tasks in FOR_OTHER_BASES.items()
         ),
-        Part(
-            "adamw",
-            CHEAPEST,
-            ["held"],
-            [*OURS, centre, "prodigy", "schedule-free-adamw"],
-            length_factor=10.0,
-            seeds=SEEDS[:3],
-        ),
+        long,
+        long._replace(methods=["prodigy", "schedule-free-adamw"], seeds=SEEDS[:1]),
     ]
 
 
@@ -96,7 +104,8 @@ def missing(known: Records, wanted: Callable[[Key], bool]) -> list[Key]:
     return [key for key in dict.fromkeys(keys) if key not in known and wanted(key)]
 
 
-def tuned(known: Records) -> Iterator[Key]:
-    """Yield the runs of SelfTuner with a length, which are repeated with other constants."""
-    for part in parts():
-        yield from part._replace(schedules=(), methods=("self-tuned",)).keys(known)
+def tuned(known: Records) -> list[Key]:
+    """Return the runs of SelfTuner with a length, which are repeated with other constants."""
+    chosen = [part for part in parts() if "self-tuned" in part.methods]
+    only_ours = (part._replace(schedules=(), methods=("self-tuned",)) for part in chosen)
+    return list(dict.fromkeys(key for part in only_ours for key in part.keys(known)))

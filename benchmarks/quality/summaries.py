@@ -141,6 +141,13 @@ class Results:
             if self.rate(task, setting) is not None and sealed in (None, is_sealed(task))
         ]
 
+    def spread(self, task: str, setting: Setting = ADAMW) -> float | None:
+        """Return by which factor the test scores of the oracle's seeds differ: one deviation."""
+        scores = [score_of(run) for run in self.runs(task, ORACLE, setting).values()]
+        if len(scores) < 2 or None in scores:
+            return None
+        return math.exp(stdev(math.log(score) for score in scores if score is not None))
+
     def is_near(self, task: str) -> bool | None:
         """Tell whether AdamW's best rate is 1e-3 or 3e-3; None if not known."""
         rate = self.rate(task)

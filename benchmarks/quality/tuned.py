@@ -10,7 +10,7 @@ from unittest import mock
 from annealtune import SelfTuner
 from annealtune.annealing.race import Outcome, Standings
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.race import Race
+from annealtune.optim.trial.race import Race
 
 from .bases import base_of
 from .gradients import Gradients, Record, broken, outcome
@@ -50,6 +50,7 @@ def random_arm(task: Task, base_name: str) -> Record:
 
     with (
         mock.patch.object(Race, "verdict", verdict),
+        mock.patch.object(Standings, "steadier", lambda _, outcome, *__: outcome),
         mock.patch.object(Standings, "safer", lambda _, outcome, __: outcome),
     ):
         return with_length(task, base_name)

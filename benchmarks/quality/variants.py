@@ -9,7 +9,8 @@ from typing import Any
 from unittest import mock
 
 from annealtune.annealing import race as rules
-from annealtune.optim import averaging, centre, loss_guard, races, self_tuner
+from annealtune.optim import averaging, held_setting, loss_guard
+from annealtune.optim.trial import centre, races
 
 # What can be changed: a module and its constant.
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
@@ -31,7 +32,7 @@ CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "centre-of-adam": (centre, "_WITH_ADAM"),
     "relative-change": (centre, "_RELATIVE_CHANGE"),
     "cut": (loss_guard, "_CUT"),
-    "decay": (self_tuner, "_DECAY"),
+    "decay": (held_setting, "_DECAY"),
     "memory": (averaging, "_MEMORY"),
 }
 # Not a constant: further-races=0 holds none where the lowest rate has won.

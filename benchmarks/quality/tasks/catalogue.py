@@ -11,18 +11,22 @@ from . import (
     fields,
     functions,
     games,
+    gates,
     generation,
     images,
     labels,
+    latents,
     lines,
     molecules,
     numerals,
     oscillations,
     perceptrons,
+    phrases,
     sequences,
     shapes,
     tables,
     text,
+    transfer,
     vision,
 )
 from .task import Task
@@ -48,7 +52,7 @@ _DEVELOPED: dict[str, type[Task]] = {
     "logistic-regression": tables.LogisticRegression,
 }
 # Sealed in a first round, opened after it: those with an even SHA-256 of their name.
-_OPENED: dict[str, type[Task]] = {
+OPENED: dict[str, type[Task]] = {
     "wide": perceptrons.Wide,
     "residual": perceptrons.Residual,
     "fashion-convolutions": vision.FashionConvolutions,
@@ -76,8 +80,8 @@ _KEPT: dict[str, type[Task]] = {
     "fourier-features": fields.FourierFeatures,
     "cancer": columns.Cancer,
 }
-# Written for the second round; no tuner had been run on them before.
-FRESH: dict[str, type[Task]] = {
+# Written for the second round, and run with its constants.
+_SECOND: dict[str, type[Task]] = {
     "mixture-density": densities.MixtureDensity,
     "bag-of-words": lines.BagOfWords,
     "oscillator": oscillations.Oscillator,
@@ -89,8 +93,23 @@ FRESH: dict[str, type[Task]] = {
     "rows-of-digits": numerals.RowsOfDigits,
     "fine-tuned-digits": numerals.FineTunedDigits,
 }
-OPEN = {**_DEVELOPED, **_OPENED}
-SEALED = {**_KEPT, **FRESH}
+# Written for the third round, when all constants were fixed.
+FRESH: dict[str, type[Task]] = {
+    "variational": latents.Variational,
+    "coupling-flow": latents.CouplingFlow,
+    "strengths": latents.Strengths,
+    "experts": gates.Experts,
+    "hypernetwork": gates.Hypernetwork,
+    "dilated-convolutions": phrases.DilatedConvolutions,
+    "punctuation": phrases.Punctuation,
+    "fine-tuned-grey": transfer.FineTunedGrey,
+    "biases-only": transfer.BiasesOnly,
+}
+# One of the third round, opened after it: it showed a defect, and chose the rule that mends it.
+_MENDED: dict[str, type[Task]] = {"point-clouds": gates.PointClouds}
+OPEN = {**_DEVELOPED, **OPENED, **_MENDED}
+EARLIER = {**_KEPT, **_SECOND}
+SEALED = {**EARLIER, **FRESH}
 TASKS = {**OPEN, **SEALED}
 
 # They start with a net that was trained beforehand.
@@ -104,11 +123,13 @@ FINE_TUNING = frozenset(
         "unfrozen",
         "low-rank-adapter",
         "fine-tuned-digits",
+        "fine-tuned-grey",
+        "biases-only",
     }
 )
 
 # SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths,
-# and for two nets at odds, vectors of users and items or of a line's words, columns in their own
+# and for two nets at odds, vectors of users and items, of words or of players, columns in their own
 # units.
 NOT_FOR_SGD = frozenset(
     {
@@ -122,6 +143,8 @@ NOT_FOR_SGD = frozenset(
         "raw-table",
         "vision-transformer",
         "bag-of-words",
+        "strengths",
+        "punctuation",
     }
 )
 
@@ -138,5 +161,10 @@ CHEAPEST = (
     "softmax-regression",
     "occupancy",
 )
-# Bases besides AdamW and SGD: two tasks of each half.
-FOR_OTHER_BASES = ("digits", "siren-image", "cancer", "wrong-labels")
+# Bases besides AdamW and SGD: two tasks of each half; Muon takes minutes on the last one.
+_ON_OTHER_BASES = ("digits", "siren-image", "cancer", "wrong-labels")
+FOR_OTHER_BASES = {
+    "adafactor": _ON_OTHER_BASES,
+    "lion": _ON_OTHER_BASES,
+    "muon": _ON_OTHER_BASES[:-1],
+}

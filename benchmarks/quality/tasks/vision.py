@@ -84,13 +84,13 @@ class VisionTransformer(Task):
         return PatchTransformer()
 
 
-def _cifar(sources: Sources, part: str, count: int) -> tuple[Tensor, Tensor]:
-    """Return images of CIFAR-10 at half their size and their labels, the first of a part."""
+def cifar(sources: Sources, part: str, count: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    """Return images of CIFAR-10 at half their size and their labels, some of a part in order."""
     dataset = sources.dataset("cifar10")
     images = dataset.train_images if part == "train" else dataset.test_images
     labels = dataset.train_labels if part == "train" else dataset.test_labels
-    halved = F.avg_pool2d(images[:count].float() / 255, 2)
-    return halved.sub(0.47).div(0.23), labels[:count]
+    halved = F.avg_pool2d(images[first : first + count].float() / 255, 2)
+    return halved.sub(0.47).div(0.23), labels[first : first + count]
 
 
 class CifarConvolutions(Task):
@@ -100,8 +100,8 @@ class CifarConvolutions(Task):
     batch_size = 24
 
     def load(self) -> None:
-        self.inputs, self.targets = _cifar(self.sources, "train", 10_000)
-        self.test_inputs, self.test_targets = _cifar(self.sources, "test", 2000)
+        self.inputs, self.targets = cifar(self.sources, "train", 10_000)
+        self.test_inputs, self.test_targets = cifar(self.sources, "test", 2000)
 
     def build(self) -> nn.Module:
         return nn.Sequential(
