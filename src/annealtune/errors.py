@@ -1,5 +1,10 @@
 """The exceptions of annealtune. Wrong arguments are plain ``ValueError`` or ``TypeError``."""
 
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
 
 class AnnealtuneError(Exception):
     """Base of every exception that is annealtune's own."""
@@ -32,3 +37,20 @@ class RunStoppedError(AnnealtuneError):
     def __init__(self, signal_number: int, message: str) -> None:
         super().__init__(message)
         self.signal_number = signal_number
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return the end of a message about an unknown name: the nearest known one, if one is near.
+
+    Args:
+        name: what was given; capitals, hyphens and underscores make no difference.
+        known: the names that exist.
+        cutoff: how near is near, from 0 to 1.
+
+    Example:
+        >>> print("got 'Tabuu'" + did_you_mean("Tabuu", ["genetic", "tabu"]))
+        got 'Tabuu'; did you mean 'tabu'?
+    """
+    plain = {word.lower().replace("_", "-"): word for word in known}
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=cutoff)
+    return f"; did you mean {plain[near[0]]!r}?" if near else ""

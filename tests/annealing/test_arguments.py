@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from annealtune.annealing.arguments import count, not_negative, number, positive, share
+from annealtune.annealing.arguments import (
+    count,
+    not_negative,
+    number,
+    one_length,
+    positive,
+    share,
+)
 
 
 class Index:
@@ -94,3 +101,22 @@ def test_messages_name_argument_rule_and_value(check, error, message):
     with pytest.raises(error) as caught:
         check()
     assert str(caught.value) == message
+
+
+def test_one_length_is_enough():
+    one_length("Owner", epochs=None, total_steps=None)
+    one_length("Owner", epochs=None, total_steps=1)
+
+
+def test_two_lengths_are_refused_by_name():
+    with pytest.raises(ValueError, match="one length") as caught:
+        one_length("Owner", epochs=3, total_steps=40)
+    assert str(caught.value) == (
+        "Owner(epochs=..., total_steps=...) must be given one length, "
+        "got epochs=3 and total_steps=40"
+    )
+
+
+def test_a_length_below_one_is_refused():
+    with pytest.raises(ValueError, match=r"Owner\(epochs=...\) must be at least 1, got 0"):
+        one_length("Owner", epochs=0, total_steps=None)

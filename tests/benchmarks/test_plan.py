@@ -11,7 +11,16 @@ from benchmarks.quality.methods import METHODS, OURS, PAPER, at_rate
 from benchmarks.quality.oracle import oracle_rate, tried_rates
 from benchmarks.quality.plan import SEEDS, Part
 from benchmarks.quality.records import Key
-from benchmarks.quality.tasks.catalogue import CHEAPEST, FOR_OTHER_BASES, NOT_FOR_SGD, TASKS
+from benchmarks.quality.tasks.catalogue import (
+    CHEAPEST,
+    EARLIER,
+    FOR_OTHER_BASES,
+    NOT_FOR_SGD,
+    OPEN,
+    OPENED,
+    SEALED,
+    TASKS,
+)
 
 GRID = GRIDS["adamw"]
 
@@ -162,12 +171,12 @@ def whole():
 
 
 class TestWholePlan:
-    def test_ours_and_the_oracle_have_the_same_seeds(self, whole):
+    def test_the_oracle_has_the_seeds_of_ours(self, whole):
         by_run = Counter((key.task, key.base, key.length_factor, key.method) for key in whole)
         for (task, base, factor, method), count in by_run.items():
             if method in OURS:
                 key = Key(task, 0, base, "held-at-1", "", factor)
-                assert by_run[task, base, factor, at_rate("held", best_of(key))] == count
+                assert by_run[task, base, factor, at_rate("held", best_of(key))] >= count
 
     def test_what_runs_where(self, whole):
         def tasks(base, method="self-tuned", factor=1.0):
@@ -178,12 +187,14 @@ class TestWholePlan:
             }
 
         assert tasks("adamw") == set(TASKS)
-        assert tasks("sgd") == set(TASKS) - NOT_FOR_SGD
-        for base in ("adafactor", "lion", "muon"):
-            assert tasks(base) == set(FOR_OTHER_BASES)
+        assert tasks("sgd") == set(EARLIER) - NOT_FOR_SGD
+        for base, names in FOR_OTHER_BASES.items():
+            assert tasks(base) == set(names)
         assert tasks("adamw", factor=10.0) == set(CHEAPEST)
         assert tasks("adamw", "held-at-0.003") == set(TASKS)
-        near = {task for task in TASKS if best_of(Key(task, 0, "adamw", "")) in (1e-3, 3e-3)}
+        compared = {*SEALED, *OPENED}
+        assert tasks("adamw", "prodigy") == tasks("adamw", "random-arm") == compared
+        near = {task for task in compared if best_of(Key(task, 0, "adamw", "")) in (1e-3, 3e-3)}
         assert near
         assert tasks("adamw", "paper-code") == near
 
@@ -192,21 +203,29 @@ class TestWholePlan:
         assert set(PAPER) <= set(METHODS)
 
     def test_seeds(self, whole):
-        def seeds(task, base="adamw", factor=1.0):
+        def seeds(task, base="adamw", factor=1.0, method="self-tuned"):
             return sorted(
                 k.seed
                 for k in whole
-                if (k.task, k.base, k.method, k.length_factor) == (task, base, "self-tuned", factor)
+                if (k.task, k.base, k.method, k.length_factor) == (task, base, method, factor)
             )
 
-        assert seeds("digits") == [0, 1, 2, 3, 4]
-        assert seeds("digits", "sgd") == seeds("digits", "lion") == [0, 1, 2]
-        assert seeds("digits", factor=10.0) == [0, 1, 2]
+        for task in SEALED:
+            assert seeds(task) == seeds(task, method="prodigy") == [0, 1, 2, 3, 4]
+            others = [0, 1, 2] if task in EARLIER else [0]
+            assert seeds(task, method="dog") == seeds(task, method="anytime") == others
+        for task in OPEN:
+            assert seeds(task) == [0, 1]
+            assert seeds(task, method="prodigy") == ([0] if task in OPENED else [])
+        assert seeds("cancer", "sgd") == [0, 1]
+        assert seeds("digits", "lion") == [0]
+        assert seeds("digits", factor=10.0) == [0, 1]
+        assert seeds("digits", factor=10.0, method="prodigy") == [0]
 
     def test_one_record_less_is_one_run(self, whole):
         for key in (
-            Key("graph", 4, "adamw", "prodigy"),
-            Key("digits", 2, "muon", "random-arm"),
+            Key("cancer", 4, "adamw", "prodigy"),
+            Key("cancer", 1, "sgd", "held-centre"),
             Key("digits", 1, "adamw", "self-tuned", "", 10.0),
         ):
             known = {other: record for other, record in whole.items() if other != key}
@@ -217,4 +236,4 @@ class TestWholePlan:
         own = {key for key in whole if key.method == "self-tuned"}
         assert set(plan.tuned(whole)) == own
         assert Counter(plan.tuned(whole)).most_common(1)[0][1] == 1
-        assert {key.seed for key in plan.tuned({}) if key.task == "transformer"} == set(SEEDS)
+        assert {key.seed for key in plan.tuned({}) if key.task == "unfrozen"} == set(SEEDS)

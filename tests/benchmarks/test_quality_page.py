@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from annealtune.studies.figures.style import blank
+from annealtune.studies.report.figures.style import blank
 from benchmarks.quality import figures, hero, page, page_tables, reasons, targets
 from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.summaries import Results, Setting

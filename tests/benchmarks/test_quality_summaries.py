@@ -81,6 +81,16 @@ def test_ratios_are_paired_by_seed_and_a_broken_run_counts_as_1000(records: Runs
     assert results.ratios("task", "dog") == {0: 1000.0}
 
 
+def test_how_the_seeds_of_the_best_rate_differ(records: Runs) -> None:
+    records.put_grid("task", 1e-3)
+    assert Results(records).spread("task") is None  # one seed
+    for seed, score in enumerate([0.1, 0.2, 0.4]):
+        records.put("task", "held-at-0.001", score, seed=seed)
+    assert Results(records).spread("task") == pytest.approx(2.0)
+    records.put("task", "held-at-0.001", None, seed=3)
+    assert Results(records).spread("task") is None
+
+
 def test_over_tasks(three: Runs) -> None:
     results = Results(three)
     tasks = ["low", "middle", "high"]

@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from annealtune.annealing import race as rules
 from annealtune.errors import DataError
-from annealtune.optim import races
+from annealtune.optim.trial import races
 from benchmarks.quality import bases, fixed, variants
 from benchmarks.quality.methods import CONTROLS, METHODS, OURS, run
 from benchmarks.quality.records import Key

@@ -78,8 +78,9 @@ def paper_code_by_hand(model, epochs, rates, seed, batch_size):
     return history
 
 
+@pytest.mark.parametrize("in_groups", [False, True])
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
-def test_each_preset_against_its_own_loop(preset, make_net, make_batches, bits):
+def test_each_preset_against_its_own_loop(preset, in_groups, make_net, make_batches, bits):
     rates = [60.0, 20.0, 5.0, 0.5]
     epochs = [make_batches(25, seed=seed) for seed in range(20)]
     by_hand, ours = make_net(), make_net()
@@ -90,7 +91,12 @@ def test_each_preset_against_its_own_loop(preset, make_net, make_batches, bits):
         expected = paper_code_by_hand(by_hand, epochs, rates, seed=9, batch_size=16)
     random_state = torch.get_rng_state()
 
-    tuner = SGDSA(ours, grid(lr=rates), preset=preset, batch_size=16, seed=9)
+    options = {"preset": preset, "batch_size": 16, "seed": 9}
+    if in_groups:
+        groups = [{"params": [p]} for p in ours.parameters()]
+        tuner = SGDSA(groups, grid(lr=rates), model=ours, **options)
+    else:
+        tuner = SGDSA(ours, grid(lr=rates), **options)
     torch.manual_seed(1)
     history = []
     for batches in epochs:

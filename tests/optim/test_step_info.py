@@ -39,6 +39,7 @@ def test_a_step_is_described_by_what_was_decided(net, loss_of):
         assert last.temperature == 0.3
         assert last.improved is (last.worsening < 0)
         assert last.accepted or not last.improved
+        assert last.outcome == ("accepted" if last.accepted else "rejected")
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(StepInfo)])

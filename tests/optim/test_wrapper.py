@@ -219,7 +219,7 @@ def test_a_scheduler_that_leaves_no_mark_is_refused_once_it_acts(net, loss_of, b
     tuner.step(loss_of)
     scheduler.step(2.0)  # a plateau: it halves the rate that happened to be picked
     before = bits(list(net.parameters()))
-    with pytest.raises(ValueError, match="SGDSA: lr is in the neighborhood, so nobody else must"):
+    with pytest.raises(ValueError, match="SGDSA: lr is in the neighborhood, so nothing else may"):
         tuner.step(loss_of)
     assert bits(list(net.parameters())) == before
 

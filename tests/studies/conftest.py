@@ -1,6 +1,8 @@
-"""Studies written to disk without training anything."""
+"""Studies written to disk without training anything, and an engine whose runs only pretend."""
 
+import contextlib
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,12 @@ from typing import Any
 import pytest
 import tomli_w
 
-from annealtune.studies.results import Study, read_study, run_path
+from annealtune.studies.engines.local import LocalEngine
+from annealtune.studies.plan import make_plan
+from annealtune.studies.records import Study, read_study, run_path
 
 RATES = (0.9, 0.5, 0.1)
+FAKE_PROGRAM = (sys.executable, "-S", "-E", str(Path(__file__).with_name("fake_program.py")))
 
 
 def write_study(
@@ -211,3 +216,51 @@ def paper_study(request: pytest.FixtureRequest, tmp_path: Path) -> Study:
         },
         experiment={"data": "cifar10", "model": model, "validate_on": "test"},
     )
+
+
+class Recorder:
+    """A display that remembers."""
+
+    def __init__(self):
+        self.events = []
+        self.shown = []
+        self.on_refresh = lambda: None
+
+    def downloading(self):
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def showing(self, tasks, done, title=""):
+        self.shown.append((len(tasks), done, title))
+        yield
+
+    def happened(self, event):
+        self.events.append((event.kind, event.task.name, event.detail))
+
+    def refresh(self):
+        self.on_refresh()
+
+    def names(self, kind):
+        return [name for happened, name, _ in self.events if happened == kind]
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Makes an engine whose runs only pretend."""
+    return lambda jobs=2: LocalEngine(jobs, FAKE_PROGRAM)
+
+
+@pytest.fixture(scope="session")
+def plan():
+    """Makes a plan for it."""
+
+    def plan(behaviour="ok", methods=("sgd", "adamw"), seeds=(0, 1), epochs=3, **values):
+        values = {"model": f"fake:{behaviour}", "epochs": epochs, "threads": 1, **values}
+        return make_plan(values, name="fake", methods=methods, seeds=seeds)
+
+    return plan

@@ -6,10 +6,10 @@ import json
 import pytest
 from rich.console import Console
 
-from annealtune.studies.conduct import tasks_of
-from annealtune.studies.display import Lines, Live, choose_display, last_record
+from annealtune.studies.display import Display, LiveDisplay, choose_display, last_record
 from annealtune.studies.engines import Event
 from annealtune.studies.plan import make_plan
+from annealtune.studies.run import tasks_of
 
 LINE = {"epoch": 2, "train_loss": 0.5, "validation_accuracy": 0.9, "temperature": None}
 
@@ -46,7 +46,7 @@ EVENTS = [
 
 
 def test_lines(tasks):
-    lines = shown(Lines, tasks, EVENTS).splitlines()
+    lines = shown(Display, tasks, EVENTS).splitlines()
     assert lines == [
         "2 of 2 runs to do",
         "[0/2] started sgd seed 0 again, 1 of 4 epochs are there",
@@ -60,7 +60,7 @@ def test_lines(tasks):
 
 @pytest.mark.parametrize("width", [60, 120])
 def test_bars(width, tasks):
-    text = shown(Live, tasks, EVENTS, force_terminal=True, width=width)
+    text = shown(LiveDisplay, tasks, EVENTS, force_terminal=True, width=width)
     assert "adamw seed 0" in text
     assert "2/4" in text
     assert "accuracy 90.00%" in text
@@ -76,14 +76,14 @@ def test_bars(width, tasks):
         [("waiting", 0, "x"), ("started", 0, ""), ("finished", 0, "")],
     ],
 )
-@pytest.mark.parametrize("make", [Lines, Live])
+@pytest.mark.parametrize("make", [Display, LiveDisplay])
 def test_every_life_of_a_run_can_be_shown(events, make, tasks):
-    assert shown(make, tasks, events, force_terminal=make is Live)
+    assert shown(make, tasks, events, force_terminal=make is LiveDisplay)
 
 
 def test_the_display_suits_the_console():
-    assert type(choose_display(Console(file=io.StringIO()))) is Lines
-    assert type(choose_display(Console(file=io.StringIO(), force_terminal=True))) is Live
+    assert type(choose_display(Console(file=io.StringIO()))) is Display
+    assert type(choose_display(Console(file=io.StringIO(), force_terminal=True))) is LiveDisplay
 
 
 @pytest.mark.parametrize(

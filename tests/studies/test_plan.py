@@ -232,7 +232,8 @@ def test_methods_without_a_name(text):
 def test_planning_needs_no_torch():
     code = """
 import sys
-from annealtune.studies import best_seed, commands, plan, reproduce_command, results
+from annealtune.cli import reproduce, studies
+from annealtune.studies import best_seed, plan, records
 plan.make_plan({}, name="x").runs()
 sys.exit("torch" in sys.modules)
 """

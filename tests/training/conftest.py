@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from annealtune.training import data, models
 from annealtune.training.config import from_values
 from annealtune.training.data.randomness import Purpose
-from annealtune.training.entry import run
+from annealtune.training.runs import run
 from annealtune.training.session import Session
 
 SOURCE = Path(__file__).parents[2] / "src"

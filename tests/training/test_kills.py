@@ -9,11 +9,11 @@ import time
 import pytest
 
 METHODS = ("sgd-sa", "ssa", "adamw", "self-tuned")
-ENTRY = "annealtune.training.entry"
+ENTRY = "annealtune.training.runs"
 
 # While the weights are those of a tentative step, or half updated.
 INSIDE_A_STEP = {
-    "sgd-sa": "annealtune.optim.embedded:EmbeddedTuner.resolve",
+    "sgd-sa": "annealtune.optim.embedded:EmbeddedTuner._decide",
     "ssa": "annealtune.optim.stochastic_sa:StochasticSA._evaluate",
     "adamw": "torch.optim:AdamW.step",
     "self-tuned": "torch.optim:AdamW.step",  # of one arm, while there is a race
@@ -29,7 +29,7 @@ MOMENTS = {
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
     "at the end of an epoch": (f"{ENTRY}:Session.end_epoch", 2),
     "the best weights are new, their digest is old": (
-        "annealtune.training.directory:write_json",
+        "annealtune.training.storage.directory:write_json",
         2,
     ),
     "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
@@ -58,7 +58,7 @@ def test_one_kill_leaves_no_trace(
 
 HALF_A_LINE = """
 import os, signal
-from annealtune.training.records import RecordFile
+from annealtune.training.storage.records import RecordFile
 real, lines = RecordFile.append, []
 def append(self, record):
     real(self, record)
@@ -79,15 +79,15 @@ def test_half_a_line_leaves_no_trace(undisturbed, program, tiny_flags, place, ou
 
 
 def kill_again_and_again(method, kills, start, at_call, flags, seed):
-    """Kill a run so many times, each at a random moment of a random kind."""
+    """Kill a run several times, each at a random moment of a random kind."""
     moments = random.Random(seed)
     points = [
         (INSIDE_A_STEP[method], 9),
         ("os:fsync", 9),
         ("pathlib:Path.replace", 5),
-        ("annealtune.training.checkpoint:Checkpoints.save", 3),
+        ("annealtune.training.storage.checkpoint:Checkpoints.save", 3),
         ("annealtune.training.session:evaluate", 2),
-        ("annealtune.training.records:RecordFile.append", 2),
+        ("annealtune.training.storage.records:RecordFile.append", 2),
         (f"{ENTRY}:EventFile.add", 1),  # recorded, best weights kept, not saved
         (f"{ENTRY}:RunDirectory.remove_scratch", 1),  # right after the start
         (None, 0),  # at any time
@@ -126,14 +126,15 @@ def test_many_kills_leave_no_trace(
     assert outcome(place / "killed") == expected
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_real_process_killed_from_outside(
-    undisturbed, program, tiny_flags, place, outcome, cold_environment
+    undisturbed, program, tiny_flags, place, outcome, cold_environment, kills
 ):
     expected = undisturbed(epochs=20)
     flags = [*tiny_flags, "--epochs", "20", "--checkpoint-every", "5", "--out", "killed"]
     command = [sys.executable, "-m", "annealtune", "train", *flags]
     moments = random.Random(0)
-    for _ in range(2):
+    for _ in range(kills):
         process = subprocess.Popen(
             [*command, "--resume"],
             cwd=place,

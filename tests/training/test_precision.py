@@ -25,7 +25,7 @@ def test_runs_and_resumes_the_same(program, at_call, tiny_flags, place, outcome,
     flags = ["train", *tiny_flags, "--precision", precision, "--method", method]
     whole = program(*flags, "--out", "whole")
     assert whole.code == 0, whole.err
-    setup = at_call("annealtune.training.session:Minibatch._forward", 17)
+    setup = at_call("annealtune.training.session:CountedMinibatch._forward", 17)
     killed = program(*flags, "--out", "killed", "--checkpoint-every", 2, setup=setup)
     assert killed.code == -signal.SIGKILL
     assert program(*flags, "--out", "killed", "--resume").code == 0

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from annealtune.training import run
-from annealtune.training.progress import Lines, Live, Silent, decimal, describe
+from annealtune.training.progress import Lines, Live, Progress, decimal, describe
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ class TestLive:
         assert "…" not in of_the_run
 
     def test_continues_where_the_run_was_left(self, tiny, place, console):
-        class Leaving(Silent):
+        class Leaving(Progress):
             def epoch(self, record):
                 raise KeyboardInterrupt
 
@@ -93,7 +93,7 @@ class TestLines:
 
 
 def test_a_warning_is_one_line_however_long(capsys):
-    Silent().warn("[/x] " + "word " * 100)
+    Progress().warn("[/x] " + "word " * 100)
     err = capsys.readouterr().err
     assert err.startswith("warning: [/x] word")
     assert len(err.splitlines()) == 1

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from annealtune.training import data, run
-from annealtune.training.progress import Silent
+from annealtune.training.progress import Progress
 from annealtune.training.session import Session
 
 SEEDS = ("init_seed", "data_seed", "decision_seed")
@@ -141,7 +141,7 @@ def test_the_test_set_is_looked_at_once(tiny, place, monkeypatch, validate_on):
         passes[id(self)] += 1
         return real(self)
 
-    class Watching(Silent):
+    class Watching(Progress):
         def step(self, session, loss):
             sessions.append(session)
 

@@ -2,19 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 from annealtune.errors import RunStoppedError
 from annealtune.training import run
-from annealtune.training.checkpoint import Checkpoints
 from annealtune.training.stopping import StopRequest, stop_on_signals
+from annealtune.training.storage.checkpoint import Checkpoints
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
-STEP = "annealtune.training.session:Minibatch._forward"
+STEP = "annealtune.training.session:CountedMinibatch._forward"
 # Made 6 times an epoch in training, then 6 times for the sample of the training set and once for
 # the validation set.
 MINIBATCH = "annealtune.training.data.batches:Batches._minibatch"
@@ -33,10 +31,10 @@ def flags(tiny_flags):
         (signal.SIGTERM, MINIBATCH, 8, 6, 0),  # in the evaluation of the first
         (signal.SIGINT, MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
         # the test set, after all epochs
-        (signal.SIGTERM, "annealtune.training.entry:evaluate", 1, 18, 3),
+        (signal.SIGTERM, "annealtune.training.runs:evaluate", 1, 18, 3),
         # found after the next step
         (signal.SIGTERM, "annealtune.training.session:Session.end_epoch", 2, 13, 2),
-        (signal.SIGINT, "annealtune.training.checkpoint:Checkpoints.save", 1, 7, 1),
+        (signal.SIGINT, "annealtune.training.storage.checkpoint:Checkpoints.save", 1, 7, 1),
     ],
 )
 def test_saves_says_how_to_continue_and_leaves_no_trace(
@@ -92,21 +90,15 @@ def test_a_model_that_draws_in_evaluation_resumes_the_same(place, program, at_ca
     assert outcome(place / "stopped") == outcome(place / "whole")
 
 
-def test_a_real_process(place, cold_environment, tiny_flags):
-    flags = [*tiny_flags, "--epochs", "1000", "--out", "run"]
-    command = [sys.executable, "-m", "annealtune", "train", *flags]
-    process = subprocess.Popen(
-        command, cwd=place, env=cold_environment, stderr=subprocess.PIPE, text=True
-    )
-    for line in process.stderr:
-        if line.startswith("epoch 2/"):
-            break
-    process.send_signal(signal.SIGINT)
-    rest = process.stderr.read()
-    process.stderr.close()
-    assert process.wait() == 130
-    assert "SIGINT: saved run at step" in rest
-    assert "Traceback" not in rest
+def test_a_signal_from_outside(place, start, tiny_flags):
+    process = start("train", *tiny_flags, "--epochs", "1000", "--out", "run")
+    while not (place / "run" / "metrics.jsonl").exists():
+        time.sleep(0.01)
+    process.send(signal.SIGINT)
+    left = process.wait()
+    assert left.code == 130
+    assert "SIGINT: saved run at step" in left.err
+    assert "Traceback" not in left.err
 
 
 class TestStopOnSignals:

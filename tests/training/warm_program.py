@@ -13,10 +13,10 @@ import traceback
 import torch
 
 import annealtune.cli
-import annealtune.training.commands
+import annealtune.cli.runs
 import annealtune.training.data.digits
-import annealtune.training.entry
-import annealtune.training.inspection
+import annealtune.training.describe
+import annealtune.training.runs
 
 
 def become(request):

@@ -1,4 +1,7 @@
-"""Checks of constructor arguments, so that every message names argument, rule and value."""
+"""Checks of constructor arguments, so that every message names argument, rule and value.
+
+``argument`` says where a value was given, such as ``"Geometric(factor=...)"``.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,8 @@ from typing import Any
 def number(argument: str, value: Any) -> float:
     """Return a real number as a float.
 
-    Args:
-        argument: where the value was given, such as ``"Geometric(factor=...)"``.
-        value: what was given.
-
     Raises:
-        TypeError: if it is no number; True and False are none.
+        TypeError: if it is not a number; True and False are refused too.
 
     Example:
         >>> number("Geometric(factor=...)", 1)
@@ -29,12 +28,8 @@ def number(argument: str, value: Any) -> float:
 def not_negative(argument: str, value: Any) -> float:
     """Return a number that is at least 0, infinity included.
 
-    Args:
-        argument: where the value was given.
-        value: what was given.
-
     Raises:
-        TypeError: if it is no number.
+        TypeError: if it is not a number.
         ValueError: if it is negative or NaN.
 
     Example:
@@ -50,12 +45,8 @@ def not_negative(argument: str, value: Any) -> float:
 def positive(argument: str, value: Any) -> float:
     """Return a number that is positive and finite.
 
-    Args:
-        argument: where the value was given.
-        value: what was given.
-
     Raises:
-        TypeError: if it is no number.
+        TypeError: if it is not a number.
         ValueError: if it is 0, negative, infinite or NaN.
 
     Example:
@@ -71,13 +62,9 @@ def positive(argument: str, value: Any) -> float:
 def share(argument: str, value: Any) -> float:
     """Return a number between 0 and 1, both included: a probability or a part of a whole.
 
-    Args:
-        argument: where the value was given.
-        value: what was given.
-
     Raises:
-        TypeError: if it is no number.
-        ValueError: if it lies outside, or is NaN.
+        TypeError: if it is not a number.
+        ValueError: if it is outside, or NaN.
 
     Example:
         >>> share("Genetic(mutation=...)", 0.2)
@@ -90,14 +77,10 @@ def share(argument: str, value: Any) -> float:
 
 
 def whole(argument: str, value: Any) -> int:
-    """Return a whole number; numpy's integers are welcome.
-
-    Args:
-        argument: where the value was given.
-        value: what was given.
+    """Return a whole number; numpy's integers are accepted.
 
     Raises:
-        TypeError: if it is none; 3.0 and True are none.
+        TypeError: if it is not one; 3.0 and True are refused too.
 
     Example:
         >>> whole("SelfTuner(seed=...)", -1)
@@ -109,15 +92,10 @@ def whole(argument: str, value: Any) -> int:
 
 
 def count(argument: str, value: Any, *, least: int) -> int:
-    """Return a whole number that is at least ``least``; numpy's integers are welcome.
-
-    Args:
-        argument: where the value was given.
-        value: what was given.
-        least: the smallest allowed value.
+    """Return a whole number that is at least ``least``; numpy's integers are accepted.
 
     Raises:
-        TypeError: if it is no whole number; 3.0 and True are none.
+        TypeError: if it is not a whole number; 3.0 and True are refused too.
         ValueError: if it is smaller than ``least``.
 
     Example:
@@ -134,7 +112,7 @@ def one_length(owner: str, **lengths: int | None) -> None:
     """Check the planned length of a run, which may be given in one of several units.
 
     Raises:
-        TypeError: if it is no whole number.
+        TypeError: if it is not a whole number.
         ValueError: if it is given twice, or below 1.
 
     Example:

@@ -21,8 +21,8 @@ class Setting(Mapping[str, Any]):
         options: optimizer options by name, such as ``{"lr": 0.1, "momentum": 0.9}``.
 
     Raises:
-        TypeError: if a name is no string or a value cannot be hashed (use tuples, not lists).
-        ValueError: if there is no option, a number is not finite, or ``lr`` is negative.
+        TypeError: if a name is not a string or a value cannot be hashed (use tuples, not lists).
+        ValueError: if it is empty, a number is not finite, or ``lr`` is negative.
 
     Example:
         >>> Setting({"lr": 0.1})["lr"]
@@ -103,7 +103,7 @@ class Neighborhood(Sequence[Setting]):
             if set(setting) != set(self.options):
                 raise ValueError(
                     "Neighborhood(settings=...) must name the same options in every setting, got "
-                    f"{setting!r} beside {self._settings[0]!r}"
+                    f"{setting!r} and {self._settings[0]!r}"
                 )
             if setting in seen:
                 raise ValueError(
@@ -149,7 +149,7 @@ def grid(**options: Iterable[Any]) -> Neighborhood:
         options: for each option name the values to choose from.
 
     Raises:
-        TypeError: if the values of an option are no collection.
+        TypeError: if the values of an option are not a collection.
         ValueError: as `Neighborhood` does.
 
     Example:
@@ -176,10 +176,10 @@ def log_range(low: float, high: float, count: int) -> tuple[float, ...]:
     Args:
         low: the first value, positive.
         high: the last value, above ``low``.
-        count: how many, at least 2.
+        count: the number of values, at least 2.
 
     Raises:
-        TypeError: if an argument is no number.
+        TypeError: if an argument is not a number.
         ValueError: if one breaks its rule.
 
     Example:
@@ -197,6 +197,20 @@ def log_range(low: float, high: float, count: int) -> tuple[float, ...]:
     # Rounded to 12 digits, so that 0.01 is written and compared as such; the ends are exact.
     inner = (first * (last / first) ** (k / (count - 1)) for k in range(1, count - 1))
     return (first, *(float(f"{value:.12g}") for value in inner), last)
+
+
+def restored(options: Mapping[str, Any]) -> Setting:
+    """Return a setting from plain data; the lists into which JSON turns tuples become tuples.
+
+    Example:
+        >>> restored({"lr": 0.1, "betas": [0.9, 0.999]})
+        Setting(lr=0.1, betas=(0.9, 0.999))
+    """
+    return Setting({name: _as_tuple(value) for name, value in options.items()})
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
 def _checked(name: Any, value: Any) -> Any:

@@ -29,12 +29,12 @@ _OUTLIER = 3.0
 _SHARE, _SHORTEST, _LONGEST = 0.004, 24, 200
 # Extra steps of all races together: 12 % of short runs, 6 % of long ones, no less in between.
 _SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
-# The length that is assumed where none is known.
+# The length that is assumed if the user gives none.
 _ANYTIME = 1000
 # How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,200 steps,
 # less and less in longer ones.
 _MOST_BELIEF, _BELIEVED_STEPS = 0.5, 600
-# Fewer minibatches than this say nothing.
+# A race over fewer minibatches says nothing.
 LEAST_MINIBATCHES = 8
 
 
@@ -76,7 +76,7 @@ class Allowance:
 
     Attributes:
         minibatches: how many it lasts at the most.
-        extra_steps: how many steps it may make besides one a minibatch.
+        extra_steps: how many steps it may make in addition to one per minibatch.
     """
 
     minibatches: int
@@ -117,8 +117,8 @@ def upward_belief(total_steps: int | None, *, is_relative: bool = False) -> floa
 
     Args:
         total_steps: planned length of the run; None is unknown.
-        is_relative: whether the centre is one by relative update. Then half of the doubt is about
-            the centre.
+        is_relative: whether the centre comes from the relative size of the first updates. Then the
+            centre is uncertain too, and the winner is believed more.
 
     Example:
         >>> [upward_belief(length) for length in (300, 1200, 2000, 3000, 30_000)]
@@ -139,11 +139,11 @@ class Outcome(NamedTuple):
 class Standings:
     """The losses of the arms of one race, and what follows from them.
 
-    Arms are known by their numbers. A loss that is not finite breaks its arm, unless it is so for
-    all arms: then the minibatch is to blame and does not count.
+    Arms are known by their numbers. A loss that is not finite breaks its arm, unless no
+    arm has a finite one: then the minibatch is to blame and does not count.
 
     Args:
-        arms: how many there are.
+        arms: the number of arms.
 
     Example:
         >>> standings = Standings(2)
@@ -220,13 +220,15 @@ class Standings:
 
         The leader gives way to the incumbent with probability :math:`e^{-d/s}`, where d is how much
         worse the incumbent is in the mean of the paired losses, and the temperature s the standard
-        error of that mean: a clear difference decides, a level one is decided for the incumbent.
-        Where the incumbent is gone or refused, the next smaller rate is asked in the same way.
+        error of that mean: if the difference is clear the leader wins, if not the incumbent usually
+        does. If the incumbent has been dropped or loses this draw, the next smaller rate gets the
+        same chance.
 
         Args:
             incumbent: the arm that holds what the run has now.
-            smaller: all arms in falling order of their rate; none if rates do not tell them apart.
-            rng: draws one number for each arm that is asked.
+            smaller: all arms in falling order of their rate; empty if they do not differ in their
+                rate.
+            rng: draws one number for each arm that gets this chance.
             judged: values of a black-box objective for each live arm, instead of the losses.
         """
 
@@ -253,17 +255,42 @@ class Standings:
                     return Outcome(arm, f"{name}, level with the best")
         return Outcome(leader, "the best")
 
+    def steadier(self, outcome: Outcome, incumbent: int, falling: Sequence[int]) -> Outcome:
+        """Keep the incumbent where a smaller rate has won that is not clearly better.
+
+        On a plateau all arms are level, and noise would send the rate down, race after race, to
+        where nothing is learnt at all.
+
+        Args:
+            outcome: as it was drawn.
+            incumbent: the arm that holds what the run has now.
+            falling: all arms in falling order of their rates.
+
+        Example:
+            >>> standings = Standings(2)
+            >>> for loss in (2.0, 1.9, 1.8, 1.7):
+            ...     standings.add({0: loss + 0.1 * (loss < 1.8), 1: loss})
+            >>> standings.steadier(Outcome(1, "the best"), 0, [0, 1]).winner
+            0
+        """
+        is_smaller = falling.index(outcome.winner) > falling.index(incumbent)
+        if not is_smaller or incumbent not in self.live:
+            return outcome
+        if self.difference(incumbent, outcome.winner).is_clear:
+            return outcome
+        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
+
     def safer(self, outcome: Outcome, falling: Sequence[int]) -> Outcome:
         r"""Let a smaller rate win where one that is too large does more harm than two too small.
 
         That is where :math:`d_{+1} > d_{-1} + d_{-2}`: d is how much worse than the winner the next
         larger rate is and the next two smaller ones are, in the mean over the second half of the
-        minibatches that both have; a smaller rate that is the only one counts twice. So it is near
-        a cliff, and in a net that has learnt already, which gains little by any rate and is spoilt
-        by a large one.
+        minibatches that both have; if only one smaller rate exists it counts twice. This happens
+        near a cliff, and in a trained net, which gains little at any rate and is damaged by a large
+        one.
 
         Args:
-            outcome: as it was drawn.
+            outcome: the winner as it was drawn.
             falling: all arms in falling order of their rates, which are evenly spaced.
 
         Example:

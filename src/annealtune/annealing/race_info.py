@@ -1,4 +1,4 @@
-"""What is told of a race that is over."""
+"""The record of a finished race."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from annealtune.annealing.neighborhood import Setting
-from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.annealing.neighborhood import Setting, restored
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,15 +16,15 @@ class RaceInfo:
 
     Attributes:
         step: number of the step at which it began, from 0.
-        minibatches: how many it lasted.
-        settings: of the arms.
-        scores: mean losses of the arms over the second half, or what an objective judged; NaN for
-            an arm that broke at once.
-        dropped: why an arm was dropped, by its number.
-        winner: number of the arm that won; None where all broke.
+        minibatches: its length.
+        settings: the settings of the arms.
+        scores: mean losses of the arms over the second half, or the values of an objective; NaN
+            for an arm that broke at once.
+        dropped: the reason for each arm that was dropped, by its number.
+        winner: number of the arm that won; None if all broke.
         reason: why it won.
         rate: the learning rate that was chosen.
-        extra_steps: steps that it made besides one a minibatch.
+        extra_steps: steps that it made in addition to one per minibatch.
         restarted: whether the run went back to its first weights afterwards.
     """
 
@@ -49,7 +48,7 @@ class RaceInfo:
         )
 
     def table(self) -> str:
-        """Return it with a line for each arm."""
+        """Return the race as text, with one line for each arm."""
         lines = [str(self)]
         for arm, (setting, score) in enumerate(zip(self.settings, self.scores, strict=True)):
             fate = "won" if arm == self.winner else self.dropped.get(arm, "stayed to the end")
@@ -57,13 +56,13 @@ class RaceInfo:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data, from which `from_dict` makes it again."""
+        """Return plain data for `from_dict`."""
         plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {**plain, "settings": [dict(s) for s in self.settings], "scores": list(self.scores)}
 
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> RaceInfo:
-        """Make it again from plain data, also from JSON, where keys are text and NaN is null."""
+        """Read what `to_dict` returned, also after JSON, where keys are text and NaN is null."""
         found = {
             "settings": tuple(map(restored, plain["settings"])),
             "scores": tuple(math.nan if s is None else s for s in plain["scores"]),

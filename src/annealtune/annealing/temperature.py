@@ -39,7 +39,7 @@ class Schedule(Protocol):
 
 
 class Constant:
-    """The same temperature for ever; 0 is greedy, ``math.inf`` accepts every finite worsening.
+    """A constant temperature; 0 is greedy, ``math.inf`` accepts every finite worsening.
 
     Args:
         temperature: not negative and not NaN.
@@ -202,11 +202,11 @@ class Reheating:
 
 
 class Automatic:
-    r"""A temperature in units of the worsenings that really occur: nothing to choose.
+    r"""A temperature in units of the worsenings that occur, so that there is nothing to choose.
 
     The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
-    measured the temperature is the median so far, 0 before the first: a move that is reckless
-    beside its predecessors is not taken. Then the temperature starts at ``start`` units and falls
+    measured the temperature is the median so far, 0 before the first, so that a move that is far
+    worse than those before it is rejected. Then the temperature starts at ``start`` units and falls
     geometrically to ``end`` units at the planned length, or, with a ``quench``, to 0:
 
     .. math:: T = unit \cdot start \cdot (end / start)^x \cdot (1 - x)^{quench}
@@ -330,7 +330,7 @@ def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
         TypeError: if it is neither.
         ValueError: if the number is negative or NaN.
     """
-    # A class has all the names that the protocol asks for, but it is no schedule.
+    # A class has all the names of the protocol, but only its instances are schedules.
     if isinstance(temperature, Schedule) and not isinstance(temperature, type):
         return temperature
     return Constant(not_negative(f"{owner}(temperature=...)", temperature))

@@ -1,7 +1,7 @@
 """The rules applied to torch optimizers; `annealtune.optim.embedded` is the file to read."""
 
 from annealtune.optim.embedded import EmbeddedTuner
-from annealtune.optim.loop_options import Attribute, LoopOption, Value
+from annealtune.optim.options.loop_options import Attribute, LoopOption, Value
 from annealtune.optim.self_tuner import SelfTuner
 from annealtune.optim.sgd_sa import SGDSA
 from annealtune.optim.step_info import Count, StepInfo, Summary

@@ -6,6 +6,7 @@ import collections
 import copy
 import random
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -21,11 +22,13 @@ from annealtune.annealing import (
     Verdict,
 )
 from annealtune.annealing.arguments import one_length, whole
-from annealtune.annealing.strategies.names import STRATEGIES, make_strategy, takes_temperature
-from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.annealing.neighborhood import restored
+from annealtune.annealing.strategies.registry import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.step_info import StepInfo, Summary, Tally
+from annealtune.optim.part import Part
+from annealtune.optim.step_info import StepInfo, Tally
+from annealtune.search import generator
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
 # most likely never will be: the loop does not call `cool`. Whoever gives the number of epochs knows
@@ -34,11 +37,10 @@ _PATIENCE = 1_000
 _PATIENCE_WITH_EPOCHS = 10_000
 
 
-class AnnealingState:
+class AnnealingState(Part):
     """Strategy, generator, step count and tally of one run.
 
     Args:
-        owner: name of the optimizer's class, for messages.
         strategy: the metaheuristic; it is copied, so one object can be given to many runs.
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
         neighborhood: H, whose settings are listed in the summary from the start; None for an
@@ -78,27 +80,24 @@ class AnnealingState:
         Raises:
             RuntimeError: if the strategy has to measure several candidates first.
         """
-        if self.compares:
+        if self._comparing is not None and self.compares:
             raise RuntimeError(
                 f"{self.owner}: {self.strategy!r} measures several candidates a step, which only "
                 "step(closure) and step(loss=..., probe=...) can do; give it candidates=1 for "
                 "propose and resolve"
             )
-        return self.check_picked(self.strategy.pick(neighborhood, self.rng), neighborhood)
-
-    def check_picked(self, setting: Any, neighborhood: Neighborhood) -> Setting:
-        """Return a setting that was picked, now or before a checkpoint, if it is one of H.
-
-        Raises:
-            ValueError: if it is none.
-        """
+        setting: Any = self.strategy.pick(neighborhood, self.rng)
         if not isinstance(setting, Setting) or setting not in neighborhood:
-            raise ValueError(
-                f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
-                f"{self.strategy!r}, which is none of them; a state must be loaded into a run with "
-                "the same H"
-            )
+            raise self.no_setting(setting)
         return setting
+
+    def no_setting(self, setting: Any) -> ValueError:
+        """Describe something that was picked, now or before a checkpoint, and is not in H."""
+        return ValueError(
+            f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
+            f"{self.strategy!r}, which is none of them; a state must be loaded into a run with "
+            "the same H"
+        )
 
     @property
     def compares(self) -> bool:
@@ -122,11 +121,7 @@ class AnnealingState:
         return selected
 
     def refuse_comparing_if(self, loop_options: tuple[str, ...]) -> None:
-        """Refuse a comparison of candidates whose forwards differ.
-
-        Raises:
-            ValueError: if the strategy compares along one gradient and H sets options of the loop.
-        """
+        """Refuse a comparison of candidates whose forwards differ."""
         if loop_options and self.compares:
             raise ValueError(
                 f"{self.owner}(strategy=...) must try one candidate a step where H sets options of "
@@ -169,14 +164,15 @@ class AnnealingState:
                 stacklevel=2,
             )
 
-    def summary(self) -> Summary:
-        """Return the counts so far."""
-        return self.tally.summary()
+    @property
+    def last_step(self) -> StepInfo | None:
+        """The last move, if there was one since the run began or was loaded."""
+        return self.recent[-1] if self.recent else None
 
     def non_finite(self, loss: float) -> NonFiniteLossError:
         """Describe a loss at the current point that nothing can be compared with."""
         history = "; ".join(
-            f"step {info.step}: {info.setting} {'accepted' if info.accepted else 'rejected'}, "
+            f"step {info.step}: {info.setting} {info.outcome}, "
             f"loss {info.loss:.6g} -> {info.new_loss:.6g}"
             for info in self.recent
         )
@@ -188,18 +184,20 @@ class AnnealingState:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data and one tensor."""
-        _, words, next_gauss = self.rng.getstate()
         return {
             "step": self.step,
-            "random": torch.tensor(words, dtype=torch.int64),
-            "next_gauss": next_gauss,
+            **saved_generator(self.rng),
             "kind": type(self.strategy).__name__,
             "strategy": self.strategy.state_dict(),
             "tally": self.tally.state_dict(),
             "has_cooled": self._has_cooled,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Refuse what `load_state_dict` refuses."""
+        copy.deepcopy(self).load_state_dict(state)
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken.
 
         Raises:
@@ -217,8 +215,7 @@ class AnnealingState:
                 f"of strategy and temperature as {self.strategy!r}, got {kind or 'a state'} with "
                 f"{state['strategy']!r}, where {error} is missing"
             ) from None
-        version, *_ = self.rng.getstate()
-        self.rng.setstate((version, tuple(state["random"].tolist()), state["next_gauss"]))
+        restore_generator(self.rng, state)
         self.step = state["step"]
         self.tally.load_state_dict(state["tally"])
         self._has_cooled = state.get("has_cooled", True)  # version 0.1 did not say
@@ -236,6 +233,17 @@ class AnnealingState:
                 f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
                 f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
             )
+
+
+def saved_generator(rng: random.Random) -> dict[str, Any]:
+    """Return where a generator stands, its many words in one tensor."""
+    _, words, next_gauss = generator.saved(rng)
+    return {"random": torch.tensor(words, dtype=torch.int64), "next_gauss": next_gauss}
+
+
+def restore_generator(rng: random.Random, state: Mapping[str, Any]) -> None:
+    """Put a generator where it was saved."""
+    generator.restore(rng, [rng.VERSION, state["random"].tolist(), state.get("next_gauss")])
 
 
 def choose_strategy(

@@ -11,15 +11,18 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from annealtune.optim import guards
-from annealtune.optim.random_state import RandomState
-from annealtune.optim.snapshot import are_plain
+from annealtune.optim.evaluation import guards
+from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.parameters import modules_of, parameters_of
+from annealtune.optim.part import Part
+from annealtune.optim.trial.snapshot import are_plain
 
+_SWAPPED_IN = "must not be called within averaged(): the weights are not those that are trained"
 # The average remembers about the last tenth of the steps, however many there have been.
 _MEMORY = 10
 
 
-class WeightAverage:
+class WeightAverage(Part):
     r"""The mean of the weights over about the last tenth of the run.
 
     .. math:: \bar w_n = \bar w_{n-1} + \frac{10}{n + 9} (w_n - \bar w_{n-1})
@@ -27,7 +30,6 @@ class WeightAverage:
     The running statistics of BatchNorm are averaged alongside.
 
     Args:
-        owner: name of the optimizer's class, for messages.
         base: whose parameters are averaged.
         model: whose BatchNorm layers belong to them, if known.
         latest: keep the weights that were added last instead of a mean.
@@ -56,7 +58,6 @@ class WeightAverage:
         self._means: list[Tensor] = []
         self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
         self._frozen: set[_NormBase] = set()  # those of them whose statistics are not trained
-        self.is_swapped_in = False
         self.count = 0
 
     @torch.no_grad()
@@ -78,7 +79,7 @@ class WeightAverage:
     @torch.no_grad()
     def put_all(self, buffers: Mapping[str, Tensor]) -> None:
         """Give the model the average for good, and its other buffers these values."""
-        modules = [] if self._model is None else list(self._model.modules())
+        modules = modules_of(self._model)
         named = {} if self._model is None else dict(self._model.named_buffers())
         for name, kept in buffers.items():
             if name in named and named[name].shape == kept.shape:
@@ -101,21 +102,21 @@ class WeightAverage:
                 f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
                 f"BatchNorm, got none: write {self._owner}(..., model=model)"
             )
-        if self.is_swapped_in:
+        if self.pending:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         present = self._tensors()[: len(self._means)]  # what has no average stays as it is
         kept = [t.detach().clone() for t in present]
-        modules = [] if self._model is None else list(self._model.modules())
-        buffers = guards.Buffers(modules, [])
+        modules = modules_of(self._model)
+        buffers = guards.Buffers(modules)
 
         def put_back() -> None:
             _write(present, kept, modules)
             buffers.put_back()
-            self.is_swapped_in = False
+            self.pending = ""
 
         try:
             try:
-                self.is_swapped_in = True
+                self.pending = _SWAPPED_IN
                 _write(present, self._means, modules)
                 if loader is not None:
                     assert self._model is not None
@@ -127,18 +128,6 @@ class WeightAverage:
             put_back()  # once more: an interrupt can hit the first attempt
             raise
 
-    def refuse_swapped_in(self, method: str) -> None:
-        """Refuse a method of the optimizer while the weights are not those that are trained.
-
-        Raises:
-            RuntimeError: if they are the average.
-        """
-        if self.is_swapped_in:
-            raise RuntimeError(
-                f"{self._owner}.{method}() must not be called within averaged(): the weights are "
-                "not those that are trained"
-            )
-
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""
         if self._model is not None and self._model.training:
@@ -146,31 +135,28 @@ class WeightAverage:
 
     def _tensors(self) -> list[Tensor]:
         """Return the statistics of BatchNorm, then the weights: added groups come last."""
-        weights = [p for group in self._base.param_groups for p in group["params"]]
         if self._layers is None or len(self._means) == 0:
             self._layers = [] if self._model is None else _norms(self._model)
         layers = self._layers
         statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
         return [t for t in statistics if t is not None] + [
-            p for p in weights if p.is_floating_point() or p.is_complex()
+            p for p in parameters_of(self._base) if p.is_floating_point() or p.is_complex()
         ]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""
         layers = self._layers or []
-        return {
+        average = {
             "count": self.count,
             "means": [mean.clone() for mean in self._means],
             "frozen": [index for index, layer in enumerate(layers) if layer in self._frozen],
         }
+        return {"average": average}
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse a state that does not fit.
-
-        Raises:
-            ValueError: if it is the average of other weights or other BatchNorm layers.
-        """
-        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), state["means"]))
+        """Refuse a state that does not fit."""
+        means = (state.get("average") or {}).get("means", [])
+        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), means))
         if given != own[: len(given)]:
             raise ValueError(
                 f"{self._owner}.load_state_dict: the average must be one of the same weights and "
@@ -179,13 +165,16 @@ class WeightAverage:
             )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self.count = state["count"]
+        """Continue where ``state_dict`` was taken, if an average was kept there."""
+        saved = state.get("average")
+        if saved is None:
+            return
+        self.count = saved["count"]
         self._means = [
             mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
-            for mean, own in zip(state["means"], self._tensors(), strict=False)
+            for mean, own in zip(saved["means"], self._tensors(), strict=False)
         ]
-        frozen = state.get("frozen", ())  # not in version 0.1
+        frozen = saved.get("frozen", ())  # not in version 0.1
         self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
 
 
@@ -224,12 +213,14 @@ def recalibrate(
     layers = [layer for layer in _norms(model) if layer not in frozen]
     if not layers:
         return
-    modules = list(model.modules())
+    modules = modules_of(model)
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     momenta = [layer.momentum for layer in layers]
     start = RandomState.capture()
     try:
-        with guards.flags_kept(modules, evaluate=True):
+        flags = guards.Flags(modules)
+        with guards.kept(flags):
+            flags.evaluate()
             for layer in layers:
                 layer.reset_running_stats()
                 layer.momentum = None  # a plain mean

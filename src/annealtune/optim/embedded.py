@@ -16,24 +16,25 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
-from annealtune.annealing.strategies.stored_settings import restored
-from annealtune.optim import compatibility
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.averaging import WeightAverage, no_average
-from annealtune.optim.controls import Choices, Controls, Scales
-from annealtune.optim.gradient import RecordedGradient
-from annealtune.optim.loop_options import LoopOption
-from annealtune.optim.minibatch import Minibatch, scalar
-from annealtune.optim.objectives import AcceptOn, judge
-from annealtune.optim.probe import Probe, ProbeMode
-from annealtune.optim.random_state import RandomState
-from annealtune.optim.recorder import Function, Recorder
-from annealtune.optim.step_info import StepInfo
-from annealtune.optim.tentative import TentativeStep, Trial
-from annealtune.optim.wrapper import AnnealedWrapper
+from annealtune.optim.evaluation.accept_test import AcceptTest, check_way
+from annealtune.optim.evaluation.intake import Intake
+from annealtune.optim.evaluation.minibatch import scalar
+from annealtune.optim.evaluation.objectives import AcceptOn, judge
+from annealtune.optim.evaluation.probe import Probe, ProbeMode
+from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.options import checks
+from annealtune.optim.options.controls import Choices, Controls, Scales
+from annealtune.optim.options.loop_options import LoopOption
+from annealtune.optim.parameters import check_gradients
+from annealtune.optim.pick import Pick
+from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.trial.tentative import TentativeStep, Trial
+from annealtune.optim.wrapper import OptimizerWrapper
 
 
-class EmbeddedTuner(AnnealedWrapper):
+class EmbeddedTuner(OptimizerWrapper):
     r"""Tune the options of any optimizer inside the run, by simulated annealing.
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
@@ -84,8 +85,6 @@ class EmbeddedTuner(AnnealedWrapper):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
-    _scratch = ("_tentative",)
-
     def __init__(
         self,
         base: Optimizer,
@@ -105,20 +104,22 @@ class EmbeddedTuner(AnnealedWrapper):
         probe_in: ProbeMode = "train",
     ) -> None:
         owner = type(self).__name__
-        compatibility.check_base(owner, base)
+        checks.check_base(owner, base)
+        self.model = model
+        self.averages = average
+        self._judge = judge(owner, accept_on)
         self._controls = Controls(owner, base, loop, group_scales)
         self.neighborhood = self._controls.fit(neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
-        super().__init__(base, AnnealingState(owner, strategy, seed, self.neighborhood, epochs))
+        self._annealing = AnnealingState(owner, strategy, seed, self.neighborhood, epochs)
         self._annealing.refuse_comparing_if(self._controls.loop_options)
-        self.model = model
-        self._judge = judge(owner, accept_on)
-        self._picked: Setting | None = None  # ahead of its step
-        self._probe = Probe(owner, model, buffers, base, probe_in)
-        self._recorder = Recorder(owner, base)
-        self.averages = average
+        self._pick = Pick(self._annealing, self._controls, self.neighborhood)
+        self._tentative = TentativeStep(base, self._controls)
         self._average = WeightAverage(owner, base, model) if average else None
-        self._reset_scratch()
+        intake = Intake(owner, base, model)
+        self._probe = Probe(owner, model, buffers, base, probe_in, intake.forward)
+        averages = () if self._average is None else (self._average,)
+        super().__init__(base, intake, self._annealing, self._pick, self._tentative, *averages)
 
     @torch.no_grad()
     def step(
@@ -154,22 +155,18 @@ class EmbeddedTuner(AnnealedWrapper):
             return self.base.step()
         self._refuse_pending("step")
         try:
-            minibatch = self._minibatch(closure, loss, probe, objective, rng_state)
-            training_loss = minibatch.backpropagate(self.zero_grad)  # L(w), its gradient v (l. 6)
-            value = self._checked(minibatch.before())
-            setting, new_value = self._choose(value, minibatch)  # eta from H              (l. 7)
-            self._make(setting, value, minibatch.start)  # w_new = w - eta v                (l. 8)
+            test = self._accept_test(closure, loss, probe, objective, rng_state)
+            training_loss = test.backpropagate()  # L(w) and its gradient v                  (l. 6)
+            value = self._checked(test.before())
+            setting, new_value = self._choose(value, test)  # eta from H                     (l. 7)
+            self._try(setting, value, test.start)  # w_new = w - eta v                       (l. 8)
             if new_value is None:
-                new_value = minibatch.after()  # L(w_new)                                   (l. 9)
-            self.resolve(new_value)  # worsening, prob, accept or go back               (l. 10-17)
+                new_value = test.after()  # L(w_new)                                         (l. 9)
+            self._decide(new_value)  # worsening, prob, accept or go back               (l. 10-17)
             return training_loss
         except BaseException:
             self._recover()
             raise
-
-    def record(self, function: Function) -> Function:
-        """Wrap the function that computes the loss, as `SelfTuner.record` does."""
-        return self._recorder.wrap(function)
 
     @torch.no_grad()
     def propose(
@@ -181,10 +178,10 @@ class EmbeddedTuner(AnnealedWrapper):
         """
         self._refuse_pending("propose")
         try:
-            start = self._probe.take_start(rng_state)
+            start = self._intake.take_start(rng_state)
             value = self._checked(scalar(type(self).__name__, "loss", loss))
-            setting = self.prepare()
-            self._make(setting, value, start)
+            setting = self._pick.take()
+            self._try(setting, value, start)
             return setting
         except BaseException:
             self._recover()
@@ -193,19 +190,11 @@ class EmbeddedTuner(AnnealedWrapper):
     @torch.no_grad()
     def resolve(self, new_loss: Tensor | float) -> StepInfo:
         """Keep the tentative step or go back, by the loss at the tentative point."""
-        trial = self._tentative.trial
-        if trial is None:
+        if self._tentative.trial is None:
             raise RuntimeError(f"{type(self).__name__}.resolve() must follow propose(loss)")
         value = scalar(type(self).__name__, "new_loss", new_loss)
         try:
-            info = self._annealing.decide(trial.setting, trial.value, value)  # Metropolis (10-12)
-            if info.accepted:
-                self._tentative.keep()  # w = w_new                                        (l. 13)
-            else:
-                self._tentative.undo()  # w stays                                          (l. 15)
-            self._probe.forget_start()  # whatever was noted meanwhile belongs to this step
-            self.last_step = info
-            return info
+            return self._decide(value)
         except BaseException:
             self._recover()
             raise
@@ -217,11 +206,30 @@ class EmbeddedTuner(AnnealedWrapper):
         of the loop, call it before the forward; called twice, it does nothing more.
         """
         self._refuse_pending("prepare")
-        if self._picked is None:
-            picked = self._annealing.pick(self.neighborhood)
-            self._controls.turn_loop(picked)
-            self._picked = picked
-        return self._picked
+        return self._pick.make()
+
+    @property
+    def last_step(self) -> StepInfo | None:
+        """What the last step tried and what became of it; None before the first."""
+        return self._annealing.last_step
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def cool(self) -> None:
+        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
+        self._annealing.tick("epoch")
+
+    def summary(self) -> Summary:
+        """Return how often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.tally.summary()
 
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
@@ -230,7 +238,7 @@ class EmbeddedTuner(AnnealedWrapper):
         is the one to propose where ``probe_in="eval"``, which compares other losses.
         """
         trial = self._tentative.trial
-        return self._probe.replay(self._probe.start() if trial is None else trial.start)
+        return self._probe.replay(self._intake.start() if trial is None else trial.start)
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights meanwhile, as `SelfTuner.averaged` does.
@@ -245,103 +253,60 @@ class EmbeddedTuner(AnnealedWrapper):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
-        compatibility.check_group(type(self).__name__, param_group)
+        checks.check_group(type(self).__name__, param_group)
         super().add_param_group(param_group)
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients of all parameters of the base."""
-        self._recorder.forget_done()
-        self._probe.forget_abandoned()
-        super().zero_grad(set_to_none)
-
-    def _minibatch(
+    def _accept_test(
         self, closure: Any, loss: Any, probe: Any, objective: Any, rng_state: Tensor | None
-    ) -> Minibatch:
+    ) -> AcceptTest:
         owner = type(self).__name__
-        if closure is not None:
-            compatibility.refuse_scaled_closure(owner)
-            if self._controls.loop_options:
-                self.prepare()  # the forward depends on it
-        start = self._probe.take_start(rng_state if closure is None else RandomState.capture())
-        calls = self._recorder.take()
-        if calls and closure is None and loss is None:
-            recorded = RecordedGradient(calls, self.base)
-            start, loss, probe = recorded.start, recorded.compared(), recorded.evaluate
-        ways = {"closure": closure, "loss": loss, "probe": probe, "objective": objective}
-        return Minibatch(owner, self._probe, **ways, judge=self._judge, start=start)
+        check_way(owner, closure, loss, probe, objective, self._judge)
+        if closure is not None and self._controls.loop_options:
+            self._pick.make()  # the forward depends on it
+        minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
+        return AcceptTest(owner, self._probe, minibatch, objective, self._judge)
 
     def _checked(self, value: float) -> float:
         """Return the value at the current point, if everything is in place for a trial."""
         self._controls.refuse_schedulers()
-        compatibility.check_gradients(type(self).__name__, self.base)
-        self._controls.refuse_late(self._picked)
+        check_gradients(type(self).__name__, self.base)
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         return value
 
-    def _choose(self, value: float, minibatch: Minibatch) -> tuple[Setting, float | None]:
+    def _choose(self, value: float, test: AcceptTest) -> tuple[Setting, float | None]:
         """Return the setting of the move and, where several were compared, what it leads to."""
         if not self._annealing.compares:
-            return self.prepare(), None
+            return self._pick.take(), None
         measured: dict[Setting, float] = {}
         for setting in self._annealing.shortlist(self.neighborhood):
-            self._tentative.make(Trial(setting, value, minibatch.start, RandomState.capture()))
-            measured[setting] = minibatch.after()
+            self._tentative.make(Trial(setting, value, test.start, RandomState.capture()))
+            measured[setting] = test.after()
             self._tentative.undo()
         selected = self._annealing.select(value, measured)
         return selected, measured[selected]
 
-    def _make(self, setting: Setting, value: float, start: RandomState) -> None:
+    def _try(self, setting: Setting, value: float, start: RandomState) -> None:
         if self._average is not None:
             self._average.add()  # weights enter it when their loss is known to be finite
-        self._picked = None
         self._tentative.make(Trial(setting, value, start, RandomState.capture()))
+
+    def _decide(self, new_value: float) -> StepInfo:
+        trial = self._tentative.trial
+        assert trial is not None
+        info = self._annealing.decide(trial.setting, trial.value, new_value)  # Metropolis  (10-12)
+        if info.accepted:
+            self._tentative.keep()  # w = w_new                                             (l. 13)
+        else:
+            self._tentative.undo()  # w stays                                               (l. 15)
+        self._intake.forward.state = None  # whatever was noted meanwhile belongs to this step
+        return info
 
     def _recover(self) -> None:
         """Undo whatever of a step was under way when it was cut off."""
         self._probe.end()
         self._tentative.recover()
-        if self._picked is None:
-            self._controls.put_back()  # what the loop was given of a pick that is lost
-
-    def _refuse_pending(self, method: str) -> None:
-        owner, trial = type(self).__name__, self._tentative.trial
-        if trial is not None:
-            raise RuntimeError(
-                f"{owner}.{method}() must not come between propose and resolve: {trial.setting!r} "
-                "waits for its verdict, call resolve(new_loss) first; resolve(math.nan) goes back"
-            )
-        if self._average is not None:
-            self._average.refuse_swapped_in(method)
-
-    def _own_state(self) -> dict[str, Any]:
-        return {
-            **super()._own_state(),
-            "picked": None if self._picked is None else dict(self._picked),
-            "loop": self._controls.resting(),
-            "average": None if self._average is None else self._average.state_dict(),
-        }
-
-    def _check_own_state(self, state: dict[str, Any]) -> None:
-        super()._check_own_state(state)
-        self._controls.check_resting(state.get("loop", {}))
-        if state.get("picked") is not None:
-            self._annealing.check_picked(restored(state["picked"]), self.neighborhood)
-        if self._average is not None and state.get("average") is not None:
-            self._average.check(state["average"])
-
-    def _load_own_state(self, state: dict[str, Any]) -> None:
-        super()._load_own_state(state)
-        self._controls.rest(state.get("loop", {}))
-        picked = state.get("picked")
-        self._picked = None if picked is None else restored(picked)
-        if self._picked is not None:
-            self._controls.turn_loop(self._picked)
-        if self._average is not None and state.get("average") is not None:
-            self._average.load_state_dict(state["average"])
-
-    def _reset_scratch(self) -> None:
-        self._tentative = TentativeStep(self.base, self._controls)
+        self._pick.recover()
 
     def __repr__(self) -> str:
         return (

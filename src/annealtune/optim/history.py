@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from annealtune.optim.part import Part
+
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
 # Whose frames lie between a warning and the line that it is for.
@@ -28,7 +30,7 @@ class Event(NamedTuple):
     text: str
 
 
-class History:
+class History(Part):
     """Rates and losses over time, and the events between them.
 
     However long the run, at most 1,024 points are kept: when there are more, every second one goes
@@ -73,16 +75,18 @@ class History:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        return {
+        history = {
             "points": [tuple(point) for point in self.points],
             "events": [tuple(event) for event in self.events],
             "stride": self._stride,
             "seen": self._seen,
             "said": sorted(self._said),
         }
+        return {"history": history}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        state = state["history"]
         self.points = [Point(*point) for point in state["points"]]
         self.events = [Event(*event) for event in state["events"]]
         self._stride = state["stride"]

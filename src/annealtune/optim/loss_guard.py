@@ -12,9 +12,10 @@ from torch.optim import Optimizer
 
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.guards import is_out_of_reach
+from annealtune.optim.evaluation.guards import is_out_of_reach
 from annealtune.optim.history import History
 from annealtune.optim.loss_watch import LossWatch
+from annealtune.optim.part import Part
 
 # What is left of the rate, and how often it may be cut.
 _CUT, _MOST_CUTS = 0.25, 20
@@ -23,7 +24,7 @@ _NOT_RESET = ("params", "param_names", "lr", "lr_scale", "name")
 _TRUSTED = 8
 
 
-class LossGuard:
+class LossGuard(Part):
     """Looks at the loss now and then and keeps the weights to go back to: their average.
 
     Weights enter the average only when the loss at them is known to be sound. So it costs no copy
@@ -31,7 +32,6 @@ class LossGuard:
     finite after many sound ones is put down to the data of a minibatch: the rate is not cut then.
 
     Args:
-        base: the optimizer of the run.
         model: whose BatchNorm statistics are averaged too, if known.
         history: is told what happens.
         average: whether the weights are averaged, or the last sound ones kept as they are.
@@ -63,16 +63,17 @@ class LossGuard:
         self.average = WeightAverage("SelfTuner", base, model, latest=not average)
 
     @property
+    def pending(self) -> str:  # type: ignore[override]
+        """Why the optimizer must not be used now, if the average is in the model."""
+        return self.average.pending
+
+    @property
     def share(self) -> float:
         """The part of the rate that is left."""
         return _CUT**self._cuts
 
-    def begin(self) -> None:
-        """Take the present weights as sound."""
-        self._keep()
-
-    def _keep(self) -> None:
-        """Take in weights and buffers that are sound."""
+    def keep(self) -> None:
+        """Take in the present weights and buffers as sound ones."""
         self.average.add()
         self._buffers = {name: buffer.clone() for name, buffer in self._live_buffers()}
 
@@ -112,7 +113,7 @@ class LossGuard:
             if not look.is_sound:
                 return True  # perhaps chance: these weights are just not taken for safe
         self._sound += 1
-        self._keep()
+        self.keep()
         return True
 
     def _may_cut(self, loss: float, step: int) -> bool:
@@ -143,27 +144,25 @@ class LossGuard:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average and what was seen of the loss."""
-        return {
+        guard = {
             "watch": self._watch.state_dict(),
             "cuts": self._cuts,
             "sound": self._sound,
-            "average": self.average.state_dict(),
+            **self.average.state_dict(),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
+        return {"guard": guard}
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse the state of another model.
-
-        Raises:
-            ValueError: if it is one.
-        """
-        self.average.check(state["average"])
+        """Refuse the state of another model."""
+        self.average.check(state["guard"])
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        state = state["guard"]
         self._watch.load_state_dict(state["watch"])
         self._cuts, self._sound = state["cuts"], state["sound"]
-        self.average.load_state_dict(state["average"])
+        self.average.load_state_dict(state)
         self._buffers = dict(state["buffers"])
 
 

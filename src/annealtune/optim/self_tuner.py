@@ -18,28 +18,17 @@ from torch.optim import Optimizer
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.arguments import whole
 from annealtune.annealing.race_info import RaceInfo
-from annealtune.annealing.strategies.stored_settings import restored
-from annealtune.optim import compatibility
 from annealtune.optim.averaging import no_average
-from annealtune.optim.group_rates import GroupRates
+from annealtune.optim.evaluation.intake import Intake
+from annealtune.optim.evaluation.objectives import Objective
+from annealtune.optim.held_setting import HeldSetting
 from annealtune.optim.history import History
-from annealtune.optim.intake import Intake
 from annealtune.optim.loss_guard import LossGuard
-from annealtune.optim.race import Objective
-from annealtune.optim.race_arguments import (
-    checked_centre,
-    checked_length,
-    checked_model,
-    checked_neighborhood,
-    checked_objective,
-    is_on_host,
-)
-from annealtune.optim.races import Races
-from annealtune.optim.recorder import Function
+from annealtune.optim.options import checks
+from annealtune.optim.options.group_rates import GroupRates
+from annealtune.optim.options.race_plan import RacePlan
+from annealtune.optim.trial.races import Races
 from annealtune.optim.wrapper import OptimizerWrapper
-
-# With a known length the rate is held and falls to nothing over this last part of the run.
-_DECAY = 0.25
 
 
 class SelfTuner(OptimizerWrapper):
@@ -105,34 +94,23 @@ class SelfTuner(OptimizerWrapper):
         idle: Literal["device", "host"] = "device",
         seed: int = 0,
     ) -> None:
-        compatibility.check_base("SelfTuner", base, may_maximize=True)
-        super().__init__(base)
-        self.model = checked_model(model)
-        self.total_steps = None if total_steps is None else checked_length(total_steps)
-        self.neighborhood = checked_neighborhood(base, neighborhood, self.total_steps)
+        checks.check_base("SelfTuner", base, may_maximize=True)
+        self.model = model
+        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle)
+        seed = whole("SelfTuner(seed=...)", seed)
+        self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
-        self.steps, self.history = 0, History()  # calls so far, and what happened
-        self._held: Setting | None = None  # what the races have chosen
+        self.history = History()
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
-        sign = compatibility.direction("SelfTuner", base)
-        self._intake = Intake("SelfTuner", base, model)
-        self._races = Races(
-            base,
-            model,
-            self._rates,
-            self.history,
-            total_steps=self.total_steps,
-            around=None if around is None else checked_centre(around, self.neighborhood),
-            neighborhood=self.neighborhood,
-            objective=checked_objective(objective),
-            on_host=is_on_host(idle),
-            sign=sign,
-            seed=whole("SelfTuner(seed=...)", seed),
-        )
+        self._held = HeldSetting(self._rates, self.total_steps)  # what the races have chosen
+        self._races = Races(base, model, self._rates, self.history, plan, seed)
         self._guard = LossGuard(
-            base, model, self.history, average=average, sign=sign, measures=objective is None
+            base, model, self.history, average=average, sign=plan.sign, measures=objective is None
         )
+        intake = Intake("SelfTuner", base, model, buffers=True)
+        parts = (self._held, self._rates, self._races, self._guard, self.history)
+        super().__init__(base, intake, *parts)
 
     @torch.no_grad()
     def step(
@@ -175,20 +153,11 @@ class SelfTuner(OptimizerWrapper):
                 self._hold(self._races.begin(self.steps, before))  # a race, or the centre
             if self._races.race is not None:
                 self._hold(self._races.step(minibatch, self.steps, before))  # of every live arm
-            elif self._held is not None:
+            elif not self.is_racing:
                 self._plain_step(losses)
-        self.steps += 1
+        self._held.steps += 1
         self._rates.claim()
         return minibatch.returned
-
-    def record(self, function: Function) -> Function:
-        """Wrap the function that computes the loss of a minibatch; it does what it did before.
-
-        Calls with gradients on are remembered until the next `step`, so that the same loss can be
-        computed again: same arguments, random numbers, autocast and factor on the loss. The
-        function returns a scalar, or a tuple that begins with one; else its call is a TypeError.
-        """
-        return self._intake.recorder.wrap(function)
 
     def before_step(self, function: Callable[[], Any]) -> Any:
         """Have a function called between backward and step, for every arm: clip gradients there.
@@ -210,9 +179,12 @@ class SelfTuner(OptimizerWrapper):
 
         In a race, that of the arm which leads; 0 before the first gradient.
         """
-        if self._held is None:
-            return self._races.rate
-        return float(self._held["lr"]) * self._guard.share * self._decay()
+        return self._races.rate if self.is_racing else self._held.rate(self._guard.share)
+
+    @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        return self._held.steps
 
     @property
     def races(self) -> tuple[RaceInfo, ...]:
@@ -227,7 +199,7 @@ class SelfTuner(OptimizerWrapper):
     @property
     def is_racing(self) -> bool:
         """Whether a race is on, or still to come."""
-        return self._held is None
+        return self._held.setting is None
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights for as long as the context lasts.
@@ -253,17 +225,12 @@ class SelfTuner(OptimizerWrapper):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""
         super().add_param_group(param_group)
-        compatibility.direction("SelfTuner", self.base)
+        checks.direction("SelfTuner", self.base)
         self._rates.multiples()
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
-        if self._held is not None:
-            self._write_held()
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
-        self._intake.forget_abandoned()
-        super().zero_grad(set_to_none)
+        if not self.is_racing:
+            self._held.write(self._guard.share)
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
@@ -273,29 +240,18 @@ class SelfTuner(OptimizerWrapper):
     def _hold(self, setting: Setting | None) -> None:
         """Make every step from here on one of the base, once the races have chosen a setting."""
         if setting is not None:
-            self._held = setting
-            self._write_held()
+            self._held.setting = setting
+            self._held.write(self._guard.share)
             self._intake.end_replays()
-            self._guard.begin()
+            self._guard.keep()
 
     def _plain_step(self, losses: list[Tensor]) -> None:
-        if self._guard.is_sound(losses, self.steps, self.rate):
-            self._rates.write(self.rate)
+        rate = self.rate
+        if self._guard.is_sound(losses, self.steps, rate):
+            self._rates.write(rate)
             self.base.step()
         else:
-            self._write_held()
-
-    def _write_held(self) -> None:
-        """Write what the races have chosen into every group, at the present rate."""
-        assert self._held is not None
-        self._rates.apply({**self._held, "lr": self.rate})
-
-    def _decay(self) -> float:
-        """Return the part of the rate that is left: all of it, but for the end of the run."""
-        if self.total_steps is None:
-            return 1.0
-        left = max(self.total_steps - self.steps, 1)
-        return min(1.0, left / (_DECAY * self.total_steps))
+            self._held.write(self._guard.share)
 
     def _check_undisturbed(self) -> None:
         """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
@@ -311,40 +267,14 @@ class SelfTuner(OptimizerWrapper):
             )
         self._rates.release()  # an interrupted step leaves rates that are ours too
 
-    def _refuse_pending(self, method: str) -> None:
-        self._guard.average.refuse_swapped_in(method)
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load everything, or nothing; a race that was on goes on.
 
-    def _own_state(self) -> dict[str, Any]:
-        return {
-            "kind": "SelfTuner",
-            "steps": self.steps,
-            "held": None if self._held is None else dict(self._held),
-            "rates": self._rates.state_dict(),
-            "races": self._races.state_dict(),
-            "guard": self._guard.state_dict(),
-            "history": self.history.state_dict(),
-        }
-
-    def _check_own_state(self, state: dict[str, Any]) -> None:
-        if state.get("kind") != "SelfTuner":
-            raise ValueError(
-                "SelfTuner.load_state_dict: the state must come from a SelfTuner, got one of "
-                f"another kind, with {', '.join(state)}"
-            )
-        self._races.check(state["races"])
-        self._guard.check(state["guard"])
-
-    def _load_own_state(self, state: dict[str, Any]) -> None:
-        self.steps = state["steps"]
-        self._held = None if state["held"] is None else restored(state["held"])
-        self._rates.load_state_dict(state["rates"])
-        self._races.load_state_dict(state["races"])
-        self._guard.load_state_dict(state["guard"])
-        self.history.load_state_dict(state["history"])
+        Raises:
+            ValueError: if it does not fit the groups or a part.
+        """
+        super().load_state_dict(state_dict)
         if self.is_racing:
             self._intake.begin_replays()
         else:
             self._intake.end_replays()
-
-    def _reset_scratch(self) -> None:
-        self._rates.release()

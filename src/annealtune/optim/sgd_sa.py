@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.annealing import PAPER_RATES, Schedule, Strategy, grid
-from annealtune.optim.compatibility import as_neighborhood
-from annealtune.optim.controls import Choices, Scales
 from annealtune.optim.embedded import EmbeddedTuner
-from annealtune.optim.loop_options import LoopOption
-from annealtune.optim.objectives import AcceptOn
-from annealtune.optim.presets import Preset, preset_temperature
+from annealtune.optim.evaluation.objectives import AcceptOn
+from annealtune.optim.options.checks import as_neighborhood
+from annealtune.optim.options.controls import Choices, Scales
+from annealtune.optim.options.loop_options import LoopOption
+from annealtune.optim.options.presets import Preset, preset_temperature
 
 PAPER_COOLING_FACTOR = 0.8
 # The authors' program does not let its temperature fall below this, in its own unit of loss.
@@ -34,6 +34,7 @@ class SGDSA(EmbeddedTuner):
 
     Args:
         model_or_params: the module, or parameters or parameter groups as torch.optim takes them.
+        model: the module, where parameters or groups are given.
         neighborhood: H, as in `EmbeddedTuner`; by default the paper's 14 rates from 0.9 to 0.05.
         preset: ``"paper-text"``, ``"paper-code"`` or None.
         temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
@@ -69,6 +70,7 @@ class SGDSA(EmbeddedTuner):
         model_or_params: nn.Module | Iterable[Any],
         neighborhood: Choices | None = None,
         *,
+        model: nn.Module | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
         strategy: Strategy | str | None = None,
@@ -82,8 +84,9 @@ class SGDSA(EmbeddedTuner):
         average: bool = False,
         seed: int = 0,
     ) -> None:
-        model = model_or_params if isinstance(model_or_params, nn.Module) else None
-        params: Any = model_or_params if model is None else model.parameters()
+        params: Any = model_or_params
+        if isinstance(model_or_params, nn.Module):
+            model, params = model_or_params, model_or_params.parameters()
         neighborhood = as_neighborhood(
             "SGDSA", grid(lr=PAPER_RATES) if neighborhood is None else neighborhood
         )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from annealtune.annealing import Setting
-from annealtune.annealing.strategies.stored_settings import restored
+from annealtune.annealing.neighborhood import restored
 
 # A longer H is shown without the settings that were never tried.
 _LONG = 20
@@ -36,6 +36,11 @@ class StepInfo:
     accept_probability: float
     temperature: float
     accepted: bool
+
+    @property
+    def outcome(self) -> Literal["accepted", "rejected"]:
+        """What became of the move, in a word."""
+        return "accepted" if self.accepted else "rejected"
 
     @property
     def improved(self) -> bool:
@@ -95,24 +100,25 @@ class Tally:
     """Counts per setting, in the order in which the settings were first known."""
 
     def __init__(self, settings: tuple[Setting, ...] = ()) -> None:
-        self._counts = dict.fromkeys(settings, Count())
+        # Tried, improved, accepted.
+        self._counts: dict[Setting, list[int]] = {setting: [0, 0, 0] for setting in settings}
 
     def add(self, info: StepInfo) -> None:
         """Count one move."""
-        old = self._counts.get(info.setting, Count())
-        self._counts[info.setting] = Count(
-            old.tried + 1, old.improved + info.improved, old.accepted + info.accepted
-        )
+        counts = self._counts.setdefault(info.setting, [0, 0, 0])
+        counts[0] += 1
+        counts[1] += info.improved
+        counts[2] += info.accepted
 
     def summary(self) -> Summary:
         """Return the counts, in total and per setting."""
         total = Count(*(sum(column) for column in zip(*self._counts.values(), strict=True)))
-        return Summary(total, dict(self._counts))
+        return Summary(total, {setting: Count(*c) for setting, c in self._counts.items()})
 
     def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
         """Return the counts as plain data."""
-        return [(dict(setting), *count) for setting, count in self._counts.items()]
+        return [(dict(setting), *Count(*c)) for setting, c in self._counts.items()]
 
     def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self._counts = {restored(options): Count(*count) for options, *count in state}
+        self._counts = {restored(options): list(count) for options, *count in state}

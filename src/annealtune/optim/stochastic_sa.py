@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -14,14 +14,16 @@ from torch.optim import Optimizer
 from annealtune.annealing import Schedule, Setting, Strategy
 from annealtune.annealing.arguments import number
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
-from annealtune.optim.gradient import RecordedGradient
-from annealtune.optim.minibatch import scalar
-from annealtune.optim.presets import Preset, preset_temperature
-from annealtune.optim.probe import Probe
-from annealtune.optim.random_state import RandomState
-from annealtune.optim.recorder import Function, Recorder
-from annealtune.optim.snapshot import Snapshot
-from annealtune.optim.wrapper import AnnealedWrapper
+from annealtune.optim.evaluation.intake import Intake
+from annealtune.optim.evaluation.minibatch import RecordedMinibatch, scalar
+from annealtune.optim.evaluation.probe import Probe
+from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.options.presets import Preset, preset_temperature
+from annealtune.optim.parameters import parameters_of
+from annealtune.optim.part import Part
+from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.trial.snapshot import Snapshot
+from annealtune.optim.wrapper import OptimizerWrapper
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
@@ -56,7 +58,7 @@ class Shrinking:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
 
 
-class StochasticSA(AnnealedWrapper):
+class StochasticSA(OptimizerWrapper):
     r"""Derivative-free training by simulated annealing (the paper's SSA).
 
     Every step draws a standard normal direction D, tries :math:`w' = w - \epsilon D` and
@@ -98,7 +100,6 @@ class StochasticSA(AnnealedWrapper):
         Fischetti and Stringher (2019), Section 2.2 and Figure 1.
     """
 
-    _scratch = ("_before",)
     base: _Displacement
 
     def __init__(
@@ -134,36 +135,39 @@ class StochasticSA(AnnealedWrapper):
                 "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
                 f"choose a setting from, got {strategy!r}"
             )
-        super().__init__(
-            _Displacement(params, initial, scaling),
-            AnnealingState("StochasticSA", strategy, seed, epochs=epochs),
-        )
+        base = _Displacement(params, initial, scaling)
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
-        self._probe = Probe("StochasticSA", model, buffers, self.base, mode)
-        self._recorder = Recorder("StochasticSA", self.base, differentiates=False)
-        self._epoch_tried = self._epoch_improved = 0
-        self._reset_scratch()
+        intake = Intake("StochasticSA", base, model, differentiates=False)
+        self._probe = Probe("StochasticSA", model, buffers, base, mode, intake.forward)
+        self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
+        self._epoch = _Epoch()
+        self._before = Snapshot(base)
+        self._is_trying = False  # whether the weights are those of a trial
+        super().__init__(base, intake, self._annealing, self._epoch)
+
+    @property
+    def last_step(self) -> StepInfo | None:
+        """What the last step tried and what became of it; None before the first."""
+        return self._annealing.last_step
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def summary(self) -> Summary:
+        """Return how often each radius was tried, improved the objective and was accepted."""
+        return self._annealing.tally.summary()
 
     @property
     def radius(self) -> float:
         """The radius of the first group."""
         return float(self.param_groups[0]["radius"])
-
-    def record(self, function: Function) -> Function:
-        """Wrap the function that computes the objective; a bare `step` then computes it again.
-
-        Calls with gradients on are remembered until the next `step`, though no gradient is needed;
-        those under ``torch.no_grad()`` are left alone.
-
-        Args:
-            function: returns a tensor of one element, or a tuple that begins with one.
-        """
-        return self._recorder.wrap(function)
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Reset the gradients; recorded calls are forgotten."""
-        self._recorder.forget()
-        super().zero_grad(set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -180,15 +184,15 @@ class StochasticSA(AnnealedWrapper):
         """
         if closure is None and self._is_asked_to_initialise():
             return None
-        calls = self._recorder.take()
-        recorded = RecordedGradient(calls, self.base) if calls and closure is None else None
+        calls = self._intake.recorder.take()
+        recorded = RecordedMinibatch(calls, self.base) if calls and closure is None else None
         closure = closure if recorded is None else recorded.evaluate
         if not callable(closure):
             raise TypeError(
                 "StochasticSA.step(closure) must be given a function, or follow the call of one "
                 f"that opt.record(fn) has wrapped, got {closure!r}"
             )
-        if not any(p.requires_grad for group in self.param_groups for p in group["params"]):
+        if not any(p.requires_grad for p in parameters_of(self.base)):
             raise ValueError(
                 "StochasticSA.step: at least one parameter must have requires_grad=True, for "
                 "frozen ones are not moved, got none"
@@ -210,9 +214,7 @@ class StochasticSA(AnnealedWrapper):
             if not info.accepted:
                 self._before.restore()
             self._is_trying = False
-            self._epoch_tried += info.worsening != 0
-            self._epoch_improved += info.improved
-            self.last_step = info
+            self._epoch.add(info)
             return objective
         except BaseException:  # an interrupted trial leaves no trace
             self._probe.end()
@@ -223,10 +225,9 @@ class StochasticSA(AnnealedWrapper):
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
-        super().cool()
-        tried, improved = self._epoch_tried, self._epoch_improved
-        self._epoch_tried = self._epoch_improved = 0
-        if self._shrinking is not None and tried and improved / tried < self._shrinking.below:
+        self._annealing.tick("epoch")
+        share = self._epoch.end()
+        if self._shrinking is not None and share < self._shrinking.below:
             for group in self.param_groups:
                 group["radius"] /= self._shrinking.factor
 
@@ -251,17 +252,31 @@ class StochasticSA(AnnealedWrapper):
         with self._probe.replay(start, graph="never"):
             return scalar("StochasticSA", "closure", closure())
 
-    def _own_state(self) -> dict[str, Any]:
-        epoch = {"epoch_tried": self._epoch_tried, "epoch_improved": self._epoch_improved}
-        return {**super()._own_state(), **epoch}
 
-    def _load_own_state(self, state: dict[str, Any]) -> None:
-        super()._load_own_state(state)
-        self._epoch_tried, self._epoch_improved = state["epoch_tried"], state["epoch_improved"]
+class _Epoch(Part):
+    """How many moves of this epoch changed the objective, and how many improved it."""
 
-    def _reset_scratch(self) -> None:
-        self._before = Snapshot(self.base)
-        self._is_trying = False  # whether the weights are those of a trial
+    def __init__(self) -> None:
+        self._tried = self._improved = 0
+
+    def add(self, info: StepInfo) -> None:
+        """Count a move."""
+        self._tried += info.worsening != 0
+        self._improved += info.improved
+
+    def end(self) -> float:
+        """Return the share of those that improved it, NaN if there was none; start again."""
+        share = self._improved / self._tried if self._tried else math.nan
+        self._tried = self._improved = 0
+        return share
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {"epoch_tried": self._tried, "epoch_improved": self._improved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._tried, self._improved = state["epoch_tried"], state["epoch_improved"]
 
 
 class _Displacement(Optimizer):

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.annealing.arguments import positive
-from annealtune.optim import guards
-from annealtune.optim.random_state import RandomState
+from annealtune.optim.evaluation import guards
+from annealtune.optim.evaluation.probe import unchanged
 
 
 class WeightPopulation:
@@ -127,17 +127,7 @@ class WeightPopulation:
     @contextmanager
     def _everything_kept(self) -> Iterator[None]:
         """Put back whatever an evaluation changes, also if it fails."""
-        weights = self._present()
-        random_state = RandomState.capture()
-        gradients = [(p, p.grad) for p in self.model.parameters()]
-        modules = list(self.model.modules())
-        with guards.buffers_kept(modules, []), guards.flags_kept(modules, evaluate=False):
-            try:
-                for p, _ in gradients:  # out of reach of a zero_grad
-                    p.grad = None
-                yield
-            finally:
-                self.load(weights)
-                random_state.restore()
-                for p, gradient in gradients:
-                    p.grad = gradient
+        gradients = guards.Gradients(self.model.parameters())
+        with guards.kept(gradients), unchanged(self._weights, list(self.model.modules())):
+            gradients.put_aside()  # out of reach of a zero_grad
+            yield

@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from annealtune.annealing import Automatic, Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.annealing.arguments import count
-from annealtune.annealing.strategies.names import make_strategy, takes_temperature
+from annealtune.annealing.strategies.registry import make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
 from annealtune.search import generator
-from annealtune.search.budget import Budget
+from annealtune.search.budget import Budget, Callback, repeat
 from annealtune.search.checks import (
     check_callback,
     check_problem,
@@ -22,13 +22,12 @@ from annealtune.search.checks import (
     checked_initial_energy,
     checked_solution,
 )
-from annealtune.search.plan import plan, plan_of
+from annealtune.search.cooling_plan import plan, plan_of
 from annealtune.search.problem import Problem
-from annealtune.search.repetition import Callback, repeat
 from annealtune.search.result import IterationInfo, Result, Walk
 
 S = TypeVar("S")
-# A problem's moves have no setting; a strategy that learns from its moves hears of this one.
+# A problem's moves have no setting; a strategy that learns from its moves is given this one.
 MOVE = Setting({"move": "proposed"})
 
 
@@ -45,14 +44,15 @@ class Annealer(Generic[S]):
         problem: an object with ``initial(rng)``, ``propose(state, rng)`` and ``energy(state)``.
         temperature: a number is a constant temperature (0 is greedy); a schedule is copied and
             used as it is. None plans one in units of the first worsenings over the length that
-            the first ``run`` is given, so that the scale of the energies does not matter. Where
-            ``run`` is given seconds alone there is no length to plan with: then the temperature
-            falls as 1 / (1 + k / 1000) in iteration k. That serves any length beyond some
-            thousand iterations, none perfectly; a slow energy is better given ``evaluations``.
+            the first ``run`` is given, so that the scale of the energies does not matter. If
+            ``run`` is only given seconds there is no length to plan with: then the temperature
+            falls as 1 / (1 + k / 1000) in iteration k. That works for any length of a few
+            thousand iterations or more, but not as well; if the energy is slow, give
+            ``evaluations``.
         strategy: another metaheuristic instead of simulated annealing: an object with its own
-            temperature, which is copied, or a name such as ``"late-acceptance"``. It decides,
-            observes and hears the time; its ``pick`` is never asked: a problem proposes its own
-            moves. One that lives by choosing among the settings of H is refused.
+            temperature, which is copied, or a name such as ``"late-acceptance"``. It decides and
+            observes; its ``pick`` is never called, because a problem proposes its own moves. A
+            strategy whose method is to choose among the settings of H is refused.
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for cooling per epoch.
         callback: called with an `IterationInfo` after every iteration; the search stops if it
@@ -60,7 +60,7 @@ class Annealer(Generic[S]):
 
     Raises:
         TypeError: if an argument is of the wrong kind, or the strategy chooses settings.
-        ValueError: if an argument breaks its rule, if a temperature is given beside a strategy,
+        ValueError: if an argument breaks its rule, if both a temperature and a strategy are given,
             or the clocks do not fit: a schedule that cools per epoch needs
             ``iterations_per_epoch``, one that cools per step forbids it.
 
@@ -119,8 +119,8 @@ class Annealer(Generic[S]):
         """Search until the first of the limits is reached; called again, continue.
 
         Limits count from this call. A planned temperature keeps the plan of the first call: after
-        its end the search goes on at temperature 0. ``run(iterations=0)`` tells where the search
-        stands, after Ctrl-C for instance.
+        its end the search goes on at temperature 0. ``run(iterations=0)`` returns the present
+        result, after Ctrl-C for instance.
 
         Args:
             iterations: stop after this many moves.
@@ -128,7 +128,8 @@ class Annealer(Generic[S]):
             seconds: stop before the first iteration that would begin after this time.
 
         Raises:
-            TypeError: if a limit is no number, or a method of the problem returns the wrong kind.
+            TypeError: if a limit is not a number, or a method of the problem returns the wrong
+                kind.
             ValueError: if no limit is given, one is out of range, or the initial energy is NaN.
         """
         begun = self._walk is not None
@@ -169,10 +170,10 @@ class Annealer(Generic[S]):
         return self._walk
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what ``load_state_dict`` needs to continue the very same trajectory.
+        """Return what ``load_state_dict`` needs to continue the same trajectory.
 
-        All of it is plain data but the problem's own solutions: where these can be written as
-        JSON, the whole can (JSON turns tuples into lists). Take it between two iterations: before
+        All of it is plain data except the problem's own solutions: if these can be written as
+        JSON, all of it can (JSON turns tuples into lists). Take it between two iterations: before
         or after ``run``, or from the callback.
         """
         return {
@@ -185,7 +186,7 @@ class Annealer(Generic[S]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, in an annealer that was constructed alike.
+        """Continue where ``state_dict`` was taken, in an annealer with the same arguments.
 
         Args:
             state: what ``state_dict`` returned.
@@ -213,14 +214,14 @@ class Annealer(Generic[S]):
             return "planned"
         schedule = _schedule_of(self._strategy)
         kinds = [type(part).__name__ for part in (self._strategy, schedule) if part is not None]
-        # Simulated annealing is meant where none is named.
+        # Simulated annealing is the default and is not named.
         return " with ".join(kind for kind in kinds if kind != SimulatedAnnealing.__name__)
 
 
 def _chosen(
     strategy: Strategy | str | None, temperature: float | Schedule | None
 ) -> Strategy | None:
-    """Return the strategy that is asked for, None where its temperature is to be planned."""
+    """Return the strategy to use, None if its temperature is to be planned."""
     if strategy is None:
         if temperature is None:
             return None
@@ -248,7 +249,7 @@ def _schedule_of(strategy: Strategy | None) -> Schedule | None:
 
 
 def _check_clock(schedule: Schedule | None, iterations_per_epoch: int | None) -> None:
-    clock = getattr(schedule, "per", None)  # a constant follows none
+    clock = getattr(schedule, "per", None)  # a constant has no clock
     if clock == "epoch" and iterations_per_epoch is None:
         raise ValueError(
             "Annealer(iterations_per_epoch=...) must be given with a temperature that cools per "

@@ -1,22 +1,27 @@
-"""How long a search goes on: iterations, evaluations, seconds, whichever ends first."""
+"""How long a search goes on: the loop around its iterations, and its limits."""
 
 from __future__ import annotations
 
 import math
 import time
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
 
 from annealtune.annealing.arguments import count, not_negative
-from annealtune.search.result import StopReason
+from annealtune.search.result import IterationInfo, Result, StopReason, Walk
+
+S = TypeVar("S")
+
+Callback = Callable[[IterationInfo[S]], bool | None]
 
 
 class Costs(NamedTuple):
-    """What a search spends: whose ``run`` it is, and how many energies that computes.
+    """How many energies a search computes.
 
     Attributes:
         owner: name of the search's class, for messages.
-        initial: energies to begin with.
-        iteration: energies of one iteration.
+        initial: energies computed before the first iteration.
+        iteration: energies computed in one iteration.
     """
 
     owner: str
@@ -34,12 +39,12 @@ class Budget:
         iterations: the number of iterations: of moves to try, or of generations.
         evaluations: the number of energies to compute.
         seconds: the time to spend; looked at between two iterations.
-        begun: whether the energies to begin with are known already; if not, computing them is a
-            part of the evaluations.
-        costs: what is counted as spent, by default that of an `Annealer`.
+        begun: whether the initial energies are known already; if not, they count as
+            evaluations.
+        costs: what an iteration costs, by default that of an `Annealer`.
 
     Raises:
-        TypeError: if an argument is no number.
+        TypeError: if an argument is not a number.
         ValueError: if nothing is limited or an argument breaks its rule.
 
     Example:
@@ -80,12 +85,36 @@ class Budget:
             self._deadline = time.monotonic() + _finite(f"{run}(seconds=...)", seconds)
 
     def spent(self, moves: int) -> StopReason | None:
-        """Return what is used up after this many moves, None while there is something left."""
+        """Return the limit that this many moves have reached, None if none is reached."""
         if self.moves is not None and moves >= self.moves:
             return self._reason
         if self._deadline < math.inf and time.monotonic() >= self._deadline:
             return "seconds"
         return None
+
+
+def repeat(
+    iterate: Callable[[], IterationInfo[S]],
+    walk: Walk[S],
+    budget: Budget,
+    callback: Callback[S] | None,
+) -> Result[S]:
+    """Iterate until the budget is spent or the callback returns True.
+
+    Args:
+        iterate: makes one iteration and counts it in the walk.
+        walk: the state of the search.
+        budget: what it may spend.
+        callback: called with every iteration.
+    """
+    first = walk.iterations
+    stopped_by: StopReason | None
+    while (stopped_by := budget.spent(walk.iterations - first)) is None:
+        info = iterate()
+        if callback is not None and callback(info):
+            stopped_by = "callback"
+            break
+    return Result(**vars(walk), stopped_by=stopped_by)
 
 
 def _finite(argument: str, seconds: float) -> float:

@@ -42,12 +42,12 @@ def check_callback(callback: Any, owner: str = "Annealer") -> None:
 
 
 def check_strategy(strategy: Any) -> None:
-    """Refuse what is no strategy, and one that has nothing to choose from in a search.
+    """Refuse anything but a strategy, and a strategy whose method is to choose settings.
 
     Raises:
         TypeError: saying why.
     """
-    # A class has all the names that the protocol asks for, but it is no strategy.
+    # A class has all the names of the protocol, but only its instances are strategies.
     if isinstance(strategy, type) or not isinstance(strategy, Strategy):
         raise TypeError(f"Annealer(strategy=...) must be a Strategy, got {strategy!r}")
     if getattr(strategy, "picks_settings", False):
@@ -59,7 +59,7 @@ def check_strategy(strategy: Any) -> None:
 
 
 def check_state(state: Any, needed: set[str], owner: str = "Annealer") -> None:
-    """Refuse what ``state_dict`` cannot have returned.
+    """Refuse a state that ``state_dict`` cannot have returned.
 
     Raises:
         ValueError: naming the keys that it has.
@@ -73,7 +73,7 @@ def check_state(state: Any, needed: set[str], owner: str = "Annealer") -> None:
 
 
 def checked_solution(method: str, solution: S, owner: str = "Annealer") -> S:
-    """Refuse None, which is what a method returns that changes a solution in place.
+    """Refuse None, the result of a method that changes a solution in place.
 
     Raises:
         TypeError: naming the method.
@@ -89,8 +89,8 @@ def checked_solution(method: str, solution: S, owner: str = "Annealer") -> S:
 def check_untouched(state: Any, tentative: Any, energy: float, new_energy: float) -> None:
     """Refuse a move that changed the present solution itself: it could not be undone.
 
-    A move that leads nowhere may return the solution it was given, whose energy is the same then.
-    What cannot be changed in place, such as a number, may have an energy that is drawn anew.
+    A move that changes nothing may return the solution it was given: its energy is the same.
+    What cannot be changed in place, such as a number, may have an energy that is random.
 
     Raises:
         TypeError: if the energy has changed with it.
@@ -106,10 +106,10 @@ def check_untouched(state: Any, tentative: Any, energy: float, new_energy: float
 
 
 def checked_energy(energy: Any, owner: str = "Annealer") -> float:
-    """Turn an energy into a float, whatever number it is.
+    """Turn an energy into a float, whatever type of number it is.
 
     Raises:
-        TypeError: if it is no number; text that looks like one is none.
+        TypeError: if it is not a number; text that looks like one is refused too.
     """
     if type(energy) is float:
         return energy
@@ -125,7 +125,7 @@ def checked_initial_energy(energy: Any) -> float:
     """Turn the first energy into a float from which a worsening can be computed.
 
     Raises:
-        TypeError: if it is no number.
+        TypeError: if it is not a number.
         ValueError: if it is NaN or minus infinity.
     """
     checked = checked_energy(energy)

@@ -1,4 +1,4 @@
-"""Where a search's random number generator stands, as plain data."""
+"""The state of a random number generator, as plain data."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def saved(rng: random.Random) -> list[Any]:
 
 
 def restore(rng: random.Random, state: list[Any]) -> None:
-    """Put a generator where it was saved."""
+    """Set a generator to a saved state."""
     version, words, gauss = state
     rng.setstate((version, tuple(words), gauss))

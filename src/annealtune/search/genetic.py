@@ -8,9 +8,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from annealtune.annealing import Verdict
 from annealtune.annealing.arguments import count, share
-from annealtune.annealing.tournament import tournament as winner
+from annealtune.annealing.tournament import tournament
 from annealtune.search import generator
-from annealtune.search.budget import Budget, Costs
+from annealtune.search.budget import Budget, Callback, Costs, repeat
 from annealtune.search.checks import (
     METHODS,
     check_callback,
@@ -20,7 +20,6 @@ from annealtune.search.checks import (
     checked_solution,
 )
 from annealtune.search.problem import Breedable
-from annealtune.search.repetition import Callback, repeat
 from annealtune.search.result import IterationInfo, Result, Walk
 
 S = TypeVar("S")
@@ -46,8 +45,8 @@ class GeneticSearch(Generic[S]):
     All randomness comes from one generator of its own, which the problem's methods are handed.
 
     From the literature: tournament selection, crossover before mutation, elitism. Our choice: every
-    child is mutated, for ``propose`` is a small move by its nature, and an unchanged child would
-    cost an evaluation that tells nothing new.
+    child is mutated, because ``propose`` is a small move, and an unchanged child would cost an
+    evaluation and tell nothing new.
 
     Args:
         problem: an object with the methods of `Breedable`: ``initial(rng)``,
@@ -127,7 +126,7 @@ class GeneticSearch(Generic[S]):
 
         Limits count from this call. In the result an iteration is a generation, ``state`` is the
         best member of the last one, and a generation counts as improved if its best member is
-        better than the one before; all are accepted, but those without any finite energy.
+        better than the one before; all are accepted, except those without any finite energy.
 
         Args:
             iterations: stop after this many generations.
@@ -136,7 +135,8 @@ class GeneticSearch(Generic[S]):
             seconds: stop before the first generation that would begin after this time.
 
         Raises:
-            TypeError: if a limit is no number, or a method of the problem returns the wrong kind.
+            TypeError: if a limit is not a number, or a method of the problem returns the wrong
+                kind.
             ValueError: if no limit is given or one is out of range.
         """
         costs = Costs(OWNER, initial=self.population, iteration=self.population - self.elite)
@@ -169,7 +169,7 @@ class GeneticSearch(Generic[S]):
         return checked_solution("propose", self.problem.propose(parent, self._rng), OWNER)
 
     def _parent(self, fitness: list[float]) -> S:
-        return self._members[winner(fitness, self.tournament, self._rng)].state
+        return self._members[tournament(fitness, self.tournament, self._rng)].state
 
     def _member(self, state: S) -> Member[S]:
         energy = checked_energy(self.problem.energy(state), OWNER)
@@ -189,7 +189,7 @@ class GeneticSearch(Generic[S]):
         return self._walk
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what ``load_state_dict`` needs to continue the very same search.
+        """Return what ``load_state_dict`` needs to continue the same search.
 
         Of the same kind as `Annealer.state_dict`, and to be taken between two generations.
         """
@@ -200,7 +200,7 @@ class GeneticSearch(Generic[S]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, in a search that was constructed alike.
+        """Continue where ``state_dict`` was taken, in a search with the same arguments.
 
         Args:
             state: what ``state_dict`` returned.

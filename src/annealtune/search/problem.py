@@ -14,7 +14,7 @@ class Problem(Protocol[S]):
 
     Any class with these three methods is a problem; nothing has to be inherited. A solution (the
     state ``S``) can be any object. Take all randomness from the generator that is passed in:
-    then one seed gives one trajectory, and a saved search continues the one it left.
+    then the same seed gives the same trajectory, and a saved search continues it exactly.
 
     Example:
         >>> class NearestInteger:
@@ -55,4 +55,4 @@ class Breedable(Problem[S], Protocol[S]):
     """
 
     def crossover(self, first: S, second: S, rng: random.Random) -> S:
-        """Return a new solution that inherits from both; it must not modify either."""
+        """Return a new solution that inherits from both, without modifying either."""

@@ -1,4 +1,4 @@
-"""What a search reports: one iteration, and the whole of it."""
+"""What a search reports: one iteration, and its result."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class IterationInfo(NamedTuple, Generic[S]):
 
 @dataclass(frozen=True)
 class Result(Generic[S]):
-    """The outcome of a search. Counts run from its very beginning, over every call of ``run``.
+    """The outcome of a search. Counts start at its beginning, over all calls of ``run``.
 
     Attributes:
-        state: the very last solution, the output of Algorithm 1.
+        state: the last solution, the output of Algorithm 1.
         energy: its energy.
         best_state: the best solution that was visited.
         best_energy: its energy.
@@ -77,7 +77,7 @@ class Result(Generic[S]):
 
 @dataclass
 class Walk(Generic[S]):
-    """Where a search stands, the plain data from which it continues."""
+    """The present state of a search, as plain data from which it continues."""
 
     state: S
     energy: float
@@ -97,7 +97,7 @@ class Walk(Generic[S]):
             self.best_state, self.best_energy = state, energy
 
     def count_iteration(self, evaluations: int = 1) -> None:
-        """Note that a move was tried, at the cost of one evaluation, or of several."""
+        """Count an iteration and the evaluations that it took."""
         self.iterations += 1
         self.evaluations += evaluations
 

@@ -1,15 +1,13 @@
 """A good seed for one method, by synchronous successive halving.
 
-All seeds train for a part of the epochs, the better half goes on, and so forth. A seed that stops
+All seeds train for some of the epochs, the better half goes on, and so on. A seed that stops
 at a rung has run the first epochs of the full-length run, with its cooling: `epochs` is the same
-for all. Every choice is made on the validation set, which is the same for all seeds; the test set
-is looked at by runs that went to the end and chooses nothing.
+for all. Every choice is made on the validation set, which is the same for all seeds. The test set
+chooses nothing; only runs that reach the last epoch are scored on it.
 
 The same plan gives the same choices whatever the number of jobs: a rung begins when all runs of the
 one before have ended.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import math
@@ -17,15 +15,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.studies.conduct import check_data, forget_failures, tasks_of
-from annealtune.studies.directory import opened
 from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine, Task
 from annealtune.studies.plan import Plan
-from annealtune.studies.results import SEARCH_FILE, RunRecord, Study, read_run, read_study
+from annealtune.studies.records import SEARCH_FILE, RunRecord, Study, read_run, read_study
+from annealtune.studies.run import opened_tasks, run_tasks, tasks_of
 from annealtune.training.config import RunConfig
-from annealtune.training.disk import write_json
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage.files import write_json
 
 KIND = "best-seed"
 
@@ -35,8 +32,9 @@ class Halving:
     """How fast seeds are given up.
 
     Attributes:
-        reduction: one in so many goes on from a rung to the next, which is as much longer.
-        first_rung: epochs of the first rung; None: so few that one or a few seeds reach the end.
+        reduction: of this many seeds one goes on to the next rung, which is as many times longer.
+        first_rung: epochs of the first rung; by default so short that one or a few seeds reach the
+            end.
             SGD-SA accepts almost everything while it is hot, so that its first epochs tell little.
     """
 
@@ -87,14 +85,7 @@ def hunt(
 ) -> Study:
     """Search the seeds of a plan for the one that does best on the validation set.
 
-    Args:
-        plan: one method and the seeds to try.
-        path: of the study directory; ``search.json`` in it is the log of all choices.
-        engine: who runs the runs.
-        display: shows what happens.
-        stop: asks to save everything and leave.
-        halving: how fast seeds are given up.
-        retry_failed: also try again the seeds whose runs failed earlier.
+    It takes what `run_study` takes. ``search.json`` in the directory is the log of all choices.
 
     Returns:
         The study; its ``search`` holds the rungs and the winner.
@@ -109,19 +100,13 @@ def hunt(
     search = {"kind": KIND, "reduction": halving.reduction}
     if halving.first_rung is not None:
         search["first_rung"] = halving.first_rung
-    with opened(path, plan, search):
-        tasks = tasks_of(plan, path)
-        if retry_failed:
-            forget_failures(tasks)
-        check_data([task for task in tasks if not task.is_done()], display)
+    with opened_tasks(plan, path, display, retry_failed=retry_failed, search=search) as tasks:
         log: dict[str, Any] = {**search, "method": method, "vary": plan.vary, "rungs": []}
         ladder = rungs(epochs, len(tasks), halving)
         for number, rung in enumerate(ladder, 1):
-            title = f"rung {number} of {len(ladder)}, epoch {rung.epochs}"
             tasks = [_until(task, rung.epochs) for task in tasks]
-            left = [task for task in tasks if not task.is_done() and not task.has_failed()]
-            with display.showing(tasks, len(tasks) - len(left), title):
-                engine.run(left, display, stop)
+            title = f"rung {number} of {len(ladder)}, epoch {rung.epochs}"
+            run_tasks(tasks, engine, display, stop, title)
             room = ladder[number].seeds if number < len(ladder) else 1
             kept = _judge(log, path, tasks, rung, room)
             tasks = [task for seed in kept for task in tasks if task.seed == seed]

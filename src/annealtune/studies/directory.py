@@ -1,6 +1,4 @@
-"""The directory of a study: one plan, one process at a time, nothing of anybody else's."""
-
-from __future__ import annotations
+"""The directory of a study: one plan, one process at a time, no other files."""
 
 import os
 from collections.abc import Iterator
@@ -13,10 +11,10 @@ import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.plan import Plan
-from annealtune.studies.results import FORMAT, RUNS, STUDY_FILE, read_facts
+from annealtune.studies.records import FORMAT, RUNS, STUDY_FILE, flat, read_facts
 from annealtune.training.config import FREE_KEYS, from_values
-from annealtune.training.disk import explained, scratch_of, write_atomically
-from annealtune.training.provenance import describe_provenance
+from annealtune.training.storage.files import explained, scratch_of, write_atomically
+from annealtune.training.storage.provenance import describe_provenance
 
 LOCK = ".lock"
 
@@ -106,7 +104,7 @@ def _check_place(path: Path) -> None:
     """Refuse a place inside another study or run, and one that is a run itself."""
     place = path.resolve()
     if place.exists() and not place.is_dir():
-        raise ConfigError(f"{path}: is no directory; choose another --out")
+        raise ConfigError(f"{path}: is not a directory; choose another --out")
     if _is_run(place):
         raise ConfigError(f"{path}: is a run directory; choose another --out")
     for above in place.parents:
@@ -122,7 +120,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _check_content(path: Path) -> None:
-    """Refuse a directory that holds something else than a study."""
+    """Refuse a directory that holds something other than a study."""
     if not path.exists() or (path / STUDY_FILE).exists():
         return
     ours = {LOCK, scratch_of(path / STUDY_FILE).name}
@@ -131,14 +129,14 @@ def _check_content(path: Path) -> None:
         shown = ", ".join(found[:3]) + (" ..." if len(found) > 3 else "")
         what = f"{RUNS}/ but no {STUDY_FILE}" if RUNS in found else shown
         raise ConfigError(
-            f"{path}: holds {what} and is no study; choose an empty or new directory as --out"
+            f"{path}: holds {what} and is not a study; choose an empty or new directory as --out"
         )
 
 
 def _check_same(
     path: Path, stored: dict[str, Any], plan: Plan, search: dict[str, Any] | None
 ) -> None:
-    """Refuse a plan that would not give every run of the stored one just as it is."""
+    """Refuse a plan that would change or drop a run of the stored one."""
     differing = []
     if stored["vary"] != plan.vary:
         differing.append(f"vary = {plan.vary!r} (the study has {stored['vary']!r})")
@@ -174,19 +172,10 @@ def _as_of_now(config: dict[str, Any], vary: str) -> dict[str, Any]:
 
 
 def _differences(label: str, theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    found = []
-    for key in sorted(theirs.keys() | ours.keys()):
-        old, new = theirs.get(key, "unset"), ours.get(key, "unset")
-        if key in FREE_KEYS or old == new:
-            continue
-        if isinstance(old, dict) and isinstance(new, dict):
-            found += [
-                f"{label}: {key}.{option} = {new.get(option, 'unset')!r} "
-                f"(the study has {old.get(option, 'unset')!r})"
-                for option in sorted(old.keys() | new.keys())
-                if old.get(option) != new.get(option)
-            ]
-        else:
-            where = f"{label}: " if key == "method" else ""
-            found.append(f"{where}{key} = {new!r} (the study has {old!r})")
-    return found
+    old, new = flat(theirs), flat(ours)
+    return [
+        f"{f'{label}: ' if '.' in key or key == 'method' else ''}{key} = "
+        f"{new.get(key, 'unset')!r} (the study has {old.get(key, 'unset')!r})"
+        for key in sorted(old.keys() | new.keys())
+        if key not in FREE_KEYS and old.get(key) != new.get(key)
+    ]

@@ -3,64 +3,43 @@
 Both look at the files of the runs, so they show the same whichever engine runs them.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console, Group
-from rich.live import Live as LiveRegion
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
-from annealtune.studies.engines import Event, Observer, Task
-from annealtune.training.progress import WATCHED, describe
+from annealtune.studies.engines import Event, Task
+from annealtune.training.progress import WATCHED, describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
 _ACTIVE = ("started", "waiting", "retried")
 
 
-class Display(Observer, Protocol):
-    """An observer that knows what it is about to see."""
-
-    def downloading(self) -> AbstractContextManager[Any]:
-        """Show downloads while the context lasts; it yields the callback for them."""
-
-    def showing(
-        self, tasks: Sequence[Task], done: int, title: str = ""
-    ) -> AbstractContextManager[None]:
-        """Show so many tasks, of which some are done, while the context lasts."""
-
-
-class Lines:
-    """A line for everything that happens.
-
-    Args:
-        console: where to.
-    """
+class Display:
+    """An observer that knows what it is about to see, and writes a line for all that happens."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._total = 0
-        self._counts: Counter[str] = Counter()
+        self._total = self._over = 0
         self._started: dict[Path, float] = {}
 
     def downloading(self) -> AbstractContextManager[Any]:
-        """Show no download."""
+        """Show downloads while the context lasts, here none; it yields the callback for them."""
         return nullcontext()
 
     @contextmanager
     def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
-        """Say how much there is to do."""
-        self._total = len(tasks)
-        self._counts = Counter(finished=done)
+        """Show tasks, of which some are done, while the context lasts."""
+        self._total, self._over = len(tasks), done
         self._started = {}
         before = f"{title}: " if title else ""
         self._print(f"{before}{len(tasks) - done} of {len(tasks)} runs to do")
@@ -72,15 +51,12 @@ class Lines:
         if event.kind == "started":
             self._started[task.path] = time.monotonic()
         if event.kind in ("finished", "failed"):
-            self._counts[event.kind] += 1
-        self._print(f"{self._position()} {event.kind} {task.name}{self._words(event)}")
+            self._over += 1
+        position = f"[{self._over:{len(str(self._total))}}/{self._total}]"
+        self._print(f"{position} {event.kind} {task.name}{self._words(event)}")
 
     def refresh(self) -> None:
         """Do nothing: between two events there is nothing to say."""
-
-    def _position(self) -> str:
-        over = self._counts["finished"] + self._counts["failed"]
-        return f"[{over:{len(str(self._total))}}/{self._total}]"
 
     def _words(self, event: Event) -> str:
         task = event.task
@@ -95,13 +71,11 @@ class Lines:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-class Live(Lines):
+class LiveDisplay(Display):
     """A bar for each run that is active, and one for the study; what fails is said above them."""
 
     def downloading(self) -> AbstractContextManager[Any]:
         """Show one bar per file."""
-        from annealtune.training.data import download_bar
-
         return download_bar(self._console)
 
     @contextmanager
@@ -118,12 +92,8 @@ class Live(Lines):
         self._bars = Bars(*bar, numbers, console=self._console, expand=True)
         self._whole = Bars(*bar, TimeElapsedColumn(), console=self._console)
         self._rows: dict[Path, Any] = {}
-        self._total = len(tasks)
-        self._counts = Counter(finished=done)
         self._study = self._whole.add_task(title or "runs", total=len(tasks), completed=done)
-        with LiveRegion(
-            Group(self._bars, self._whole), console=self._console, refresh_per_second=4
-        ):
+        with Live(Group(self._bars, self._whole), console=self._console, refresh_per_second=4):
             yield
 
     def happened(self, event: Event) -> None:
@@ -132,10 +102,7 @@ class Live(Lines):
         if event.kind in _ACTIVE and task.path not in self._rows:
             self._rows[task.path] = self._bars.add_task(task.name, total=task.epochs, numbers="")
         if event.kind in ("finished", "failed"):
-            self._counts[event.kind] += 1
-            self._whole.update(
-                self._study, completed=self._counts["finished"] + self._counts["failed"]
-            )
+            self._whole.advance(self._study)
         if event.kind not in _ACTIVE and task.path in self._rows:
             self._bars.remove_task(self._rows.pop(task.path))
         if event.kind in ("failed", "retried", "waiting"):
@@ -152,9 +119,9 @@ class Live(Lines):
             self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(watched))
 
 
-def choose_display(console: Console) -> Lines:
+def choose_display(console: Console) -> Display:
     """Return the display that suits a console."""
-    return Live(console) if console.is_terminal else Lines(console)
+    return LiveDisplay(console) if console.is_terminal else Display(console)
 
 
 def last_record(run: Path) -> dict[str, Any]:
@@ -167,8 +134,6 @@ def last_record(run: Path) -> dict[str, Any]:
         record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}
-    return (
-        {key: value for key, value in record.items() if isinstance(value, int | float)}
-        if isinstance(record, dict)
-        else {}
-    )
+    if not isinstance(record, dict):
+        return {}
+    return {key: value for key, value in record.items() if isinstance(value, int | float)}

@@ -6,23 +6,21 @@ An experiment file may say itself what is studied:
     methods = ["hot", "scheduled-sgd"]
     seeds = "0-9"
 
-    [methods.hot]          # a name of one's own: a method and options that go before its block
+    [methods.hot]          # your own name: a method, and options that override its block
     method = "sgd-sa"
     temperature = 2.0
-    epochs = 24            # methods of different cost are compared at equal cost, not equal length
+    epochs = 24            # so that methods are compared at equal cost, not at equal length
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from annealtune.errors import ConfigError
-from annealtune.training.annealed_options import STRATEGY_OPTIONS
+from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config import (
     DEFAULT_METHOD,
     STUDY_TABLES,
@@ -30,7 +28,7 @@ from annealtune.training.config import (
     RunConfig,
     from_values,
 )
-from annealtune.training.options import AnnealingOptions
+from annealtune.training.config.annealing import AnnealingOptions
 
 VARIED = ("seed", "init_seed", "data_seed", "decision_seed")
 DEFAULT_SEEDS = "0-9"  # as many as in the paper
@@ -41,8 +39,8 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     **{name: {"method": name} for name in get_args(MethodName)},
     **{f"sgd-sa-{preset}": {"method": "sgd-sa", "preset": preset} for preset in _PRESETS},
 }
-_TEMPERATURE = frozenset((*AnnealingOptions.model_fields, *STRATEGY_OPTIONS))
-# What a method's table may say of its runs beside the options of the method.
+_TEMPERATURE = frozenset((*AnnealingOptions.model_fields, "preset"))
+# Keys of a run that a method's table may set besides the options of the method.
 _OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
@@ -71,7 +69,7 @@ class Plan:
         command: the command line that asked for it.
         vary: which seed is varied.
         seeds: its values.
-        configs: one a method, by label; the varied seed in them means nothing.
+        configs: one for each method, by label; the varied seed in them is not used.
     """
 
     name: str
@@ -207,7 +205,7 @@ def parse_methods(text: str) -> list[str]:
 def _apply(
     values: Mapping[str, Any], chosen: Mapping[str, Any], vary: str, seed: int
 ) -> dict[str, Any]:
-    """Return the values of a run of one method: its options go before the method's block."""
+    """Return the values of a run of one method: its options override the method's block."""
     method = chosen["method"]
     alias = BUILT_IN.get(method, {})
     options = {**alias, **chosen, "method": alias.get("method", method)}
@@ -231,7 +229,9 @@ def _study_table(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: study: must be a table of {', '.join(known)}, got {table!r}")
     for key in table:
         if key not in known:
-            raise ConfigError(f"{source}: study.{key}: is no key; known keys: {', '.join(known)}")
+            raise ConfigError(
+                f"{source}: study.{key}: is not a key; known keys: {', '.join(known)}"
+            )
     methods = table.get("methods", [])
     if not isinstance(methods, list) or not all(isinstance(name, str) for name in methods):
         raise ConfigError(f"{source}: study.methods: must be a list of names, got {methods!r}")
@@ -247,7 +247,7 @@ def _own_methods(values: Mapping[str, Any], source: str) -> dict[str, dict[str, 
         )
     for label, table in tables.items():
         where = f"{source}: methods.{label}"
-        check_label(label, where)
+        _check_label(label, where)
         if label in BUILT_IN:
             raise ConfigError(
                 f"{where}: is the name of a built-in method; choose another name, or set options "
@@ -260,12 +260,8 @@ def _own_methods(values: Mapping[str, Any], source: str) -> dict[str, dict[str, 
     return tables
 
 
-def check_label(label: str, where: str) -> None:
-    """Check that a name can be that of a directory, a table row and a curve.
-
-    Raises:
-        ConfigError: if it has other characters than letters, digits and ``- _ . +``.
-    """
+def _check_label(label: str, where: str) -> None:
+    """Check that a name can be that of a directory, a table row and a curve."""
     if not _LABEL.fullmatch(label):
         raise ConfigError(
             f"{where}: must be 1 to 64 letters, digits and - _ . + and begin with a letter or "
@@ -291,6 +287,7 @@ def _check_once(key: str, values: Sequence[Any]) -> None:
 def unknown_name(key: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a name that is not known, with the nearest one that is."""
     known = list(known)
-    near = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f"; did you mean {near[0]!r}? Known" if near else "; known"
-    return ConfigError(f"{key}: {name!r} is unknown{hint}: {', '.join(known)}")
+    hint = did_you_mean(name, known)
+    return ConfigError(
+        f"{key}: {name!r} is unknown{hint}{' Known' if hint else '; known'}: {', '.join(known)}"
+    )

@@ -4,8 +4,6 @@ Figures that show the same runs name the same studies: whoever has run `table-1`
 figures 2, 3 and 4.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Literal
@@ -30,18 +28,13 @@ FORWARDS = {
 _MULTIPLY_ADDS = {"vgg16": 0.31e9, "resnet34": 1.16e9}
 # Half of what the paper's TITAN Xp computes at best, in operations a second.
 _GPU_SPEED = 6e12
-# Evaluations, checkpoints and starts beside the steps.
+# What evaluations, checkpoints and starting up add to the steps.
 _SMALL_OVERHEAD = 0.25
-# Measured: milliseconds of a plain step of a small sister on one core, by experiment.
-_SMALL_MILLISECONDS = {
-    "small-cifar10-vgg11": 9.0,
-    "small-cifar10-resnet18": 16.0,
-    "small-fashion-mnist-ssa": 20.0,
-}
+# Steps of a run of a small experiment, and the milliseconds of a plain one, measured on one core.
 _SMALL_STEPS = {
-    "small-cifar10-vgg11": 9_800,
-    "small-cifar10-resnet18": 9_800,
-    "small-fashion-mnist-ssa": 5_000,
+    "small-cifar10-vgg11": (9_800, 9.0),
+    "small-cifar10-resnet18": (9_800, 16.0),
+    "small-fashion-mnist-ssa": (5_000, 20.0),
 }
 
 
@@ -71,12 +64,12 @@ class Part:
         return len(self.methods) * len(parse_seeds(self.seeds))
 
     def hours(self, size: Size, jobs: int) -> float:
-        """Return the estimated time: small on so many cores, else on one GPU like the paper's."""
+        """Return the estimated time: small on `jobs` cores, else on one GPU like the paper's."""
         forwards = sum(FORWARDS[method] for method in self.methods) * len(parse_seeds(self.seeds))
         experiment = self.experiments[size]
         if size == "small":
-            per_forward = _SMALL_MILLISECONDS[experiment] / 3 / 1000
-            seconds = forwards * _SMALL_STEPS[experiment] * per_forward / jobs
+            steps, milliseconds = _SMALL_STEPS[experiment]
+            seconds = forwards * steps * milliseconds / 3 / 1000 / jobs
             return (1 + _SMALL_OVERHEAD) * seconds / 3600
         net = "resnet34" if "resnet34" in experiment else "vgg16"
         images = 100 * (60_000 if "fashion" in experiment else 50_000)
@@ -107,18 +100,13 @@ class Reproduction:
 
 
 _COMPARED = ("scheduled-sgd", "sgd-sa-paper-code", "sgd-sa-paper-text", "random-rate")
-_VGG_FILES: dict[Size, str] = {"small": "small-cifar10-vgg11", "paper": "paper-cifar10-vgg16"}
-_RESNET_FILES: dict[Size, str] = {
-    "small": "small-cifar10-resnet18",
-    "paper": "paper-cifar10-resnet34",
-}
-_SSA_FILES: dict[Size, str] = {
-    "small": "small-fashion-mnist-ssa",
-    "paper": "paper-fashion-mnist-ssa",
-}
-_VGG = Part(_VGG_FILES, _COMPARED)
-_RESNET = Part(_RESNET_FILES, _COMPARED)
-_SSA = Part(_SSA_FILES, ("ssa", "sgd"), seeds="0-4")
+_VGG = Part({"small": "small-cifar10-vgg11", "paper": "paper-cifar10-vgg16"}, _COMPARED)
+_RESNET = Part({"small": "small-cifar10-resnet18", "paper": "paper-cifar10-resnet34"}, _COMPARED)
+_SSA = Part(
+    {"small": "small-fashion-mnist-ssa", "paper": "paper-fashion-mnist-ssa"},
+    ("ssa", "sgd"),
+    seeds="0-4",
+)
 
 REPRODUCTIONS = {
     each.name: each
@@ -135,8 +123,8 @@ REPRODUCTIONS = {
             "seed-remark",
             "the seed of the initial weights against that of the decisions, VGG",
             (
-                Part(_VGG_FILES, ("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"),
-                Part(_VGG_FILES, ("sgd-sa-paper-code",), vary="decision_seed"),
+                Part(_VGG.experiments, ("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"),
+                Part(_VGG.experiments, ("sgd-sa-paper-code",), vary="decision_seed"),
             ),
         ),
     )

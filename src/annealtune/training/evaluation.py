@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annealtune.optim.random_state import RandomState
+from annealtune.optim.evaluation.random_state import RandomState
 
 
 class Scores(NamedTuple):
@@ -32,9 +32,7 @@ class Scores(NamedTuple):
 def rank(accuracy: float, loss: float | None) -> tuple[float, float]:
     """Return what is compared to find the best epoch: accuracy first, then the lower loss.
 
-    Args:
-        accuracy: share of the images.
-        loss: mean loss; one that is unknown or not a number is the worst.
+    A loss that is unknown or not a number is the worst.
     """
     return accuracy, -math.inf if loss is None or math.isnan(loss) else -loss
 
@@ -48,11 +46,7 @@ def evaluate(
 ) -> Scores:
     """Score a model; its mode and torch's random numbers are as before afterwards.
 
-    Args:
-        model: gives one score per class.
-        batches: minibatches of inputs and labels.
-        autocast: makes the precision of the forward.
-        before_batch: called before every minibatch; what it raises ends the evaluation.
+    What ``before_batch``, called before every minibatch, raises ends the evaluation.
     """
     training, random_state = model.training, RandomState.capture()
     model.eval()

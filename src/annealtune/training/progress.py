@@ -6,34 +6,44 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Bars
 
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.training.config import RunConfig
 
 if TYPE_CHECKING:
+    from annealtune.training.data.download import ShowBytes
     from annealtune.training.session import Session
 
-
-# What has room beside a bar on a narrow terminal, and from how many columns on there is more.
+# The numbers that fit next to a bar on a narrow terminal, and the width from which all fit.
 WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _WIDE = 120
 
 
-class Progress(Protocol):
-    """What a run tells about itself."""
+class Progress:
+    """What a run tells about itself; this one shows nothing but warnings."""
 
-    def downloading(self) -> AbstractContextManager[Any]:
+    def downloading(self) -> AbstractContextManager[ShowBytes | None]:
         """Show downloads while the context lasts; it yields the callback for them."""
+        return nullcontext()
 
     def running(
         self, config: RunConfig, steps_per_epoch: int, step: int
     ) -> AbstractContextManager[None]:
         """Show the run while the context lasts."""
+        return nullcontext()
 
     def step(self, session: Session, loss: float) -> None:
         """Show one step."""
@@ -45,43 +55,13 @@ class Progress(Protocol):
         """Show a race that is over."""
 
     def warn(self, message: str) -> None:
-        """Show something that went wrong without stopping the run."""
-
-
-class Silent:
-    """Shows nothing but warnings."""
-
-    def downloading(self) -> AbstractContextManager[None]:
-        """Show no download."""
-        return nullcontext()
-
-    def running(
-        self, config: RunConfig, steps_per_epoch: int, step: int
-    ) -> AbstractContextManager[None]:
-        """Show nothing."""
-        return nullcontext()
-
-    def step(self, session: Session, loss: float) -> None:
-        """Show nothing."""
-
-    def epoch(self, record: dict[str, Any]) -> None:
-        """Show nothing."""
-
-    def race(self, info: RaceInfo) -> None:
-        """Show nothing."""
-
-    def warn(self, message: str) -> None:
-        """Write the warning to standard error."""
+        """Write something that went wrong without stopping the run to standard error."""
         console = Console(stderr=True)
         console.print(f"warning: {message}", markup=False, highlight=False, soft_wrap=True)
 
 
-class Lines(Silent):
-    """One line an epoch, for logs and pipes.
-
-    Args:
-        console: where to.
-    """
+class Lines(Progress):
+    """One line an epoch, for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -115,10 +95,8 @@ class Lines(Silent):
 class Live(Lines):
     """Two bars: the run and the epoch in it."""
 
-    def downloading(self) -> AbstractContextManager[Any]:
+    def downloading(self) -> AbstractContextManager[ShowBytes]:
         """Show one bar per file."""
-        from annealtune.training.data import download_bar
-
         return download_bar(self._console)
 
     @contextmanager
@@ -155,13 +133,41 @@ class Live(Lines):
         )
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Show the epoch's numbers beside the bar of the run, as many as there is room for."""
+        """Show the epoch's numbers next to the bar of the run, as many as fit."""
         shown = record if self._is_wide else {k: record[k] for k in WATCHED if k in record}
         self._bars.update(self._run, numbers=describe(shown))
 
     @property
     def _is_wide(self) -> bool:
         return self._console.width >= _WIDE
+
+
+@contextmanager
+def download_bar(console: Console | None = None) -> Iterator[ShowBytes]:
+    """Show one bar per file, with size, speed and time left, while the context lasts.
+
+    Args:
+        console: Where to; standard error if not given.
+
+    Yields:
+        The callback that `data.load` takes as ``progress``.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console or Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=total)
+            bars.update(tasks[name], completed=done)
+
+        yield show
 
 
 _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (

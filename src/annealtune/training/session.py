@@ -10,26 +10,37 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 from torch.amp import GradScaler
 
 from annealtune.errors import ConfigError, NonFiniteLossError
-from annealtune.optim.random_state import RandomState
+from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
-from annealtune.training.division import divide, fitting
+from annealtune.training.data.parts import divide
 from annealtune.training.evaluation import Scores, evaluate, rank
-from annealtune.training.loop import Loop
-from annealtune.training.minibatch import Minibatch
-from annealtune.training.records import EpochTally
+from annealtune.training.methods.counted_minibatch import CountedMinibatch
+from annealtune.training.methods.loop_options import LoopOptions
+from annealtune.training.storage.records import EpochTally
 
 # Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
 _RECALIBRATED_ON = 50
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def build_model(config: RunConfig, dataset: data.Dataset) -> nn.Module:
+    """Build the model of a config for its data."""
+    return models.build(
+        config.model,
+        channels=dataset.channels,
+        image_size=dataset.image_size,
+        classes=len(dataset.classes),
+        pad=config.pad,
+    )
 
 
 @dataclasses.dataclass
@@ -46,11 +57,7 @@ class Best:
 
 
 class Session:
-    """Everything a checkpoint holds.
-
-    Args:
-        config: with its device and thread count resolved.
-        dataset: as loaded.
+    """Everything a checkpoint holds; the config has its device and thread count resolved.
 
     Raises:
         ConfigError: if model, data and config do not fit together.
@@ -60,21 +67,17 @@ class Session:
         self.config = config
         self.device = torch.device(config.device)
         torch.manual_seed(config.seeds["init_seed"])
-        self.model = models.build(
-            config.model,
-            channels=dataset.channels,
-            image_size=dataset.image_size,
-            classes=len(dataset.classes),
-            pad=config.pad,
-        ).to(self.device)
+        self.model = build_model(config, dataset).to(self.device)
         self.channels_last = config.channels_last
         if self.channels_last is None:
             self.channels_last = any(isinstance(m, nn.Conv2d) for m in self.model.modules())
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network = torch.compile(self.model) if config.compile else self.model
+        self.network = self.model
+        if config.compile:
+            self.network = cast(nn.Module, torch.compile(self.model))
         augment = augmentation.by_name(config.augment)
-        self.loop = Loop(augment)
+        self.loop = LoopOptions(augment)
         self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
             config,
             dataset,
@@ -84,10 +87,14 @@ class Session:
         )
         self._check_smallest_minibatches()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None
-        self.method = fitting(
-            lambda: methods.build(config, self.model, len(self.train_batches), scaler, self.loop),
-            f"method = {config.method!r}: ",
-        )
+        try:
+            self.method = methods.build(
+                config, self.model, len(self.train_batches), scaler, self.loop
+            )
+        except ConfigError:
+            raise
+        except ValueError as error:  # a value that does not fit the model
+            raise ConfigError(f"method = {config.method!r}: {error}") from None
         self.tally = EpochTally()
         self.best = Best()
         self.epoch = 0  # epochs that are complete
@@ -159,7 +166,6 @@ class Session:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all of it as tensors and plain data."""
-        random_state = RandomState.capture()
         return {
             "model": self.model.state_dict(),
             "method": self.method.state_dict(),
@@ -169,11 +175,7 @@ class Session:
             "best": dataclasses.asdict(self.best),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
-            "random": {
-                "cpu": random_state.cpu,
-                "cuda": list(random_state.cuda),
-                "mps": random_state.mps,
-            },
+            "random": RandomState.capture()._asdict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -187,16 +189,15 @@ class Session:
         self.best = Best(**state["best"])
         self.epoch, self.step, self.forwards, self.backwards = state["counts"]
         self.seconds = state["seconds"]
-        generators = state["random"]
-        RandomState(generators["cpu"], tuple(generators["cuda"]), generators["mps"]).restore()
+        RandomState(**state["random"]).restore()
 
-    def _minibatches(self) -> Iterator[Minibatch]:
+    def _minibatches(self) -> Iterator[CountedMinibatch]:
         """Yield what is left of the epoch; the method settles first how the images are changed."""
         held_out = itertools.chain.from_iterable(itertools.repeat(self.held_out or [None]))
         source = iter(self.train_batches)
         for _ in range(self.train_batches.left):
             self.method.prepare()
-            yield Minibatch(
+            yield CountedMinibatch(
                 self.network,
                 next(source),
                 next(held_out),

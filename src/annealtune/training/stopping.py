@@ -12,7 +12,7 @@ class StopRequest:
     """Whether somebody asked the run to stop, and by which signal.
 
     Args:
-        after_epoch: save and leave once so many epochs are complete, None to go to the end.
+        after_epoch: save and leave once this many epochs are complete; None trains to the end.
     """
 
     def __init__(self, after_epoch: int | None = None) -> None:

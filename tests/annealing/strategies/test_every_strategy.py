@@ -17,6 +17,7 @@ from annealtune.annealing import (
     GreatDeluge,
     HillClimbing,
     LateAcceptance,
+    PlainStrategy,
     RandomWalk,
     SimulatedAnnealing,
     Strategy,
@@ -196,3 +197,13 @@ def test_one_seed_makes_all_that_only_decide_try_the_same_settings():
     }
     assert len(tried) == 6
     assert len({tuple(settings) for settings in tried.values()}) == 1
+
+
+def test_a_strategy_without_a_decision_says_what_is_missing():
+    class Undecided(PlainStrategy):
+        pass
+
+    with pytest.raises(
+        NotImplementedError, match=r"^Undecided must define decide\(value, new_value"
+    ):
+        Undecided().decide(1.0, 2.0, random.Random(0))

@@ -168,7 +168,7 @@ class TestSomebodyElseWrites:
     def test_a_rate_by_hand(self, racing):
         loop = Loop().steps(3) if racing else Loop().past_the_race()
         loop.optimizer.param_groups[0]["lr"] = 0.123
-        with pytest.raises(ValueError, match=r"nobody else must write it.*0\.123"):
+        with pytest.raises(ValueError, match=r"must not be written by anything else.*0\.123"):
             loop.steps(1)
 
     @pytest.mark.parametrize("racing", [True, False])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from annealtune import SelfTuner, grid
-from annealtune.optim.run_state import RunState
+from annealtune.optim.trial.run_state import RunState
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 import annealtune
 from annealtune.annealing.race import allowance
-from annealtune.optim.run_state import RunState
 from annealtune.optim.self_tuner import SelfTuner
+from annealtune.optim.trial.run_state import RunState
 from tests.optim.self_tuner.classification import BASES, make_task
 
 OURS = str(Path(annealtune.__file__).parent)

@@ -7,9 +7,9 @@ import torch
 
 from annealtune import SelfTuner, Setting
 from annealtune.annealing.race import allowance
-from annealtune.optim.gradient import ClosureGradient
-from annealtune.optim.group_rates import GroupRates
-from annealtune.optim.race import Race
+from annealtune.optim.evaluation.minibatch import ClosureMinibatch
+from annealtune.optim.options.group_rates import GroupRates
+from annealtune.optim.trial.race import Race
 
 AFTER = 500
 
@@ -130,7 +130,7 @@ def test_a_race_of_one_arm_is_a_plain_run(
     write = GroupRates("SelfTuner", base).apply
     race = Race(base, net, [setting], write, allowance(None), began=0, say=pytest.fail)
     for x, y in batches:
-        minibatch = ClosureGradient("SelfTuner", lambda: loss_function(net)(x, y), base)  # noqa: B023
+        minibatch = ClosureMinibatch("SelfTuner", lambda: loss_function(net)(x, y), base)  # noqa: B023
         minibatch.first()
         race.step(minibatch)
     assert race.extra_steps == 0

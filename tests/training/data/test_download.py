@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from annealtune.errors import DataError
-from annealtune.training.data import download_bar
 from annealtune.training.data.download import fetch
 from annealtune.training.data.published import PublishedFile
+from annealtune.training.progress import download_bar
 
 
 @pytest.fixture

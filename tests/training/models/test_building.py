@@ -10,7 +10,8 @@ from torch import nn
 
 import annealtune
 from annealtune.errors import ConfigError
-from annealtune.training.models import ARCHITECTURES, build, padded_size, parse
+from annealtune.training.config.names import ARCHITECTURES, padded_size, parse
+from annealtune.training.models import build
 
 FACTORY = f"{__name__}_factories"
 
@@ -194,8 +195,8 @@ def test_names_are_known_without_torch() -> None:
         "import sys\n"
         "sys.modules['torch'] = None\n"
         "sys.modules['numpy'] = None\n"
-        "from annealtune.training.models import padded_size, parse\n"
-        "from annealtune.training import lookup\n"
+        "from annealtune.training.config.names import padded_size, parse\n"
+        "from annealtune.training import factories\n"
         "parse('vgg16-w8'), padded_size('vgg16', (28, 28))\n"
     )
     source = str(Path(annealtune.__file__).parents[1])

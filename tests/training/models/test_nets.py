@@ -1,8 +1,5 @@
 """The nets themselves: shapes, parameter counts, initialisation."""
 
-import doctest
-import importlib
-
 import pytest
 import torch
 from torch import nn
@@ -97,10 +94,3 @@ def test_dividing_the_widths_keeps_the_hidden_layer_of_vgg() -> None:
 def test_impossible_nets_are_refused_with_the_value_received(make, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
-
-
-@pytest.mark.parametrize("module", ["building", "mlp", "names", "resnet", "small_cnn", "vgg"])
-def test_examples_in_docstrings_run(module: str) -> None:
-    found = doctest.testmod(importlib.import_module(f"annealtune.training.models.{module}"))
-    assert found.attempted > 0
-    assert found.failed == 0

@@ -8,9 +8,8 @@ from typing import Any
 
 from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.arguments import count, share
-from annealtune.annealing.neighborhood import Neighborhood, Setting
+from annealtune.annealing.neighborhood import Neighborhood, Setting, restored
 from annealtune.annealing.strategies.simulated_annealing import SimulatedAnnealing
-from annealtune.annealing.strategies.stored_settings import restored, stored
 from annealtune.annealing.temperature import Schedule
 from annealtune.annealing.tournament import tournament
 
@@ -20,21 +19,21 @@ class Genetic(SimulatedAnnealing):
 
     .. math:: fitness = \frac{1}{trials} \sum (value - new\_value)
 
-    Each generation tries every member ``trials`` times, in turns, so that all are measured at the
-    same stage of the run. Then the fittest survives, and the other places are filled with
+    Each generation tries every member ``trials`` times, taking turns, so that all are measured at
+    the same stage of the run. Then the fittest survives, and the other places are filled with
     children: two winners of tournaments, for each option the value of the one or the other, and
-    with some probability a mutation, which moves one option to a neighboring value. A child that
-    is not in H, where H is no full grid, is replaced by its fitter parent. A new value that is
+    with some probability a mutation, which moves one option to a neighboring value. A child that is
+    not in H, because H is not a full grid, is replaced by its fitter parent. A new value that is
     not finite makes the fitness of its member ``-inf``: it loses every tournament.
 
     From the literature: a population, tournament selection, uniform crossover, mutation and
     elitism. Our choice: the members are settings, measured by the gains of the moves that the run
     makes anyway; the moves are kept or undone as by simulated annealing; a mutation goes to a
-    neighbor in the sorted values of H, to any other value where they cannot be sorted.
+    neighbor in the sorted values of H, to any other value if they cannot be sorted.
 
     Args:
         temperature: a number (constant) or a schedule, for the accept test; a schedule is copied.
-        population: the number of members, at least 2; where H is smaller, some are alike.
+        population: the number of members, at least 2; if H is smaller, some settings occur twice.
         trials: how often each is tried in a generation.
         tournament: how many members compete to be a parent; 1 selects nothing.
         mutation: the probability that a child is mutated.
@@ -101,7 +100,7 @@ class Genetic(SimulatedAnnealing):
         """Return the state of the schedule, the members and what they gained."""
         return {
             "schedule": super().state_dict(),
-            "members": [stored(setting) for setting in self._members],
+            "members": [dict(setting) for setting in self._members],
             "gains": list(self._gains),
             "tried": self._tried,
         }
@@ -135,7 +134,7 @@ class Genetic(SimulatedAnnealing):
         self._tried = 0
 
     def _first_members(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
-        """Draw without replacement, and all of H anew whenever it is used up."""
+        """Draw without replacement; start again with all of H when it is used up."""
         members: list[Setting] = []
         while len(members) < self.population:
             wanted = min(self.population - len(members), len(neighborhood))
@@ -179,7 +178,7 @@ def _one_of(values: list[Any], rng: random.Random) -> Any:
 def _next_to(value: Any, values: list[Any]) -> list[Any]:
     try:
         ordered = sorted(values)
-    except TypeError:  # None beside numbers, for instance: all others are equally near
+    except TypeError:  # None among numbers, for instance: all others are equally near
         return [other for other in values if other != value]
     place = ordered.index(value)
     return [ordered[near] for near in (place - 1, place + 1) if 0 <= near < len(ordered)]

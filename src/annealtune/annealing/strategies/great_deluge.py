@@ -8,7 +8,7 @@ from typing import Any
 
 from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.arguments import share
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.protocol import PlainStrategy
 
 
 class GreatDeluge(PlainStrategy):
@@ -19,20 +19,19 @@ class GreatDeluge(PlainStrategy):
 
     The level starts at the first finite value. Shifting or scaling all values changes no decision.
 
-    From the literature (Dueck maximizes, so that his walker keeps his feet dry above a rising
-    level): the rule and a rain of about one per cent of the distance between level and value; from
-    the extended version (Burke et al.): a move that does not worsen is kept above the level too.
-    Our choice: the rain is proportional to the distance of the moment, where Dueck fixes it
-    beforehand from an estimate of the average one; and the level never rises, also where a value
-    above it was kept. A decision draws a number that it does not need, so that one seed makes it
-    try the same settings as simulated annealing.
+    From the literature (Dueck maximizes, over a rising level): the rule and a rain of about one per
+    cent of the distance between level and value; from the extended version (Burke et al.): a move
+    that does not worsen is kept above the level too. Our choice: the rain is proportional to the
+    distance of the moment, where Dueck fixes it beforehand from an estimate of the average one; and
+    the level never rises, also where a value above it was kept. A decision draws a number that it
+    does not need, so that one seed makes it try the same settings as simulated annealing.
 
     Args:
         rain: the part of its distance to the value by which the level sinks, between 0 and 1.
 
     Raises:
-        TypeError: if the rain is no number.
-        ValueError: if it lies outside.
+        TypeError: if the rain is not a number.
+        ValueError: if it is outside [0, 1].
 
     Example:
         >>> strategy = GreatDeluge(rain=0.5)
@@ -55,7 +54,7 @@ class GreatDeluge(PlainStrategy):
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it stays below the level or does not worsen."""
-        rng.random()  # needed by nobody but the next pick
+        rng.random()  # keeps the draws of later picks in step
         if math.isinf(self.level):
             self.level = value
         accepted = new_value <= self.level or new_value <= value

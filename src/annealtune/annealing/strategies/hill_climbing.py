@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.protocol import PlainStrategy
 
 
 class HillClimbing(PlainStrategy):
@@ -27,7 +27,7 @@ class HillClimbing(PlainStrategy):
 
     @property
     def temperature(self) -> float:
-        """Zero, for ever."""
+        """Always 0."""
         return 0.0
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:

@@ -8,7 +8,7 @@ from typing import Any
 
 from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.arguments import count
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.protocol import PlainStrategy
 
 
 class LateAcceptance(PlainStrategy):
@@ -16,21 +16,21 @@ class LateAcceptance(PlainStrategy):
 
     .. math:: new \le value_{k-L} \quad\text{or}\quad new \le value_k
 
-    where :math:`value_{k-L}` is the value after the step that lies L steps back, and the very
-    first value while there is none. Shifting or scaling all values changes no decision.
+    where :math:`value_{k-L}` is the value after the step made L steps ago, or the very first
+    value if there is none yet. Shifting or scaling all values changes no decision.
 
     From the literature: the rule, its one parameter and the first filling of the memory. Our
-    choice: every value is remembered as it was, as in the first version of the method. The last
-    one lets remembered values only fall; where each value comes from a minibatch of its own, such
-    a memory would end as that of the easiest minibatches. A decision draws a number that it does
-    not need, so that one seed makes it try the same settings as simulated annealing.
+    choice: every value is remembered as it was, as in the first version of the method. The latest
+    version only lets remembered values fall; if each value comes from a different minibatch, such a
+    memory would end up holding the easiest minibatches. A decision draws a number that it does not
+    need, so that one seed makes it try the same settings as simulated annealing.
 
     Args:
-        length: how many steps the memory reaches back, L; 1 is hill climbing where the value
+        length: how many steps the memory reaches back, L; 1 is hill climbing if the value
             does not change between two steps.
 
     Raises:
-        TypeError: if the length is no whole number.
+        TypeError: if the length is not a whole number.
         ValueError: if it is smaller than 1.
 
     Example:
@@ -50,7 +50,7 @@ class LateAcceptance(PlainStrategy):
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it is no worse than now or than L steps ago."""
-        rng.random()  # needed by nobody but the next pick
+        rng.random()  # keeps the draws of later picks in step
         if not self._values:  # it stays the oldest for L steps
             self._values.append(value)
         accepted = new_value <= self._values[0] or new_value <= value

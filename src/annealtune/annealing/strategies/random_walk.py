@@ -6,7 +6,7 @@ import math
 import random
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.protocol import PlainStrategy
 
 
 class RandomWalk(PlainStrategy):
@@ -14,7 +14,7 @@ class RandomWalk(PlainStrategy):
 
     This is the ablation: what remains of a method when its accept test is taken away. From the
     literature: the rule, the limit of the Metropolis rule for a growing temperature. Our choice:
-    a value that is not finite is rejected all the same, since nothing leads back from it, and a
+    a value that is not finite is still rejected, since nothing leads back from it, and a
     decision draws its number like one of simulated annealing, so that one seed makes both try the
     same settings.
 
@@ -30,7 +30,7 @@ class RandomWalk(PlainStrategy):
 
     @property
     def temperature(self) -> float:
-        """Infinity, for ever."""
+        """Always infinity."""
         return math.inf
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:

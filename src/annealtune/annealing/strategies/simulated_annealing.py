@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.strategies.plain import PlainStrategy
+from annealtune.annealing.strategies.protocol import PlainStrategy
 from annealtune.annealing.temperature import Clock, Schedule, as_schedule
 
 

@@ -1,4 +1,4 @@
-"""Tabu search: the best of some candidates, and none that was moved with a short while ago."""
+"""Tabu search: the best of some candidates, except those that were used a short while ago."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ from typing import Any
 
 from annealtune.annealing.acceptance import Verdict
 from annealtune.annealing.arguments import count
-from annealtune.annealing.neighborhood import Neighborhood, Setting
-from annealtune.annealing.strategies.plain import PlainStrategy
-from annealtune.annealing.strategies.stored_settings import restored, stored
+from annealtune.annealing.neighborhood import Neighborhood, Setting, restored
+from annealtune.annealing.strategies.protocol import PlainStrategy
 
 
 class Tabu(PlainStrategy):
-    """Move with the best of some candidates that is not tabu, uphill if need be.
+    """Move with the best of some candidates that is not tabu, even if it worsens.
 
-    Every step draws different candidates from H and measures each. A setting that was moved with
+    Every step draws different candidates from H and measures each. A setting that was used
     is tabu for the next ``tenure`` steps, unless (aspiration) it gains more than any move before:
 
         gain = value - new_value
 
-    Among the admissible candidates the one with the lowest value is taken; where none is
+    Among the admissible candidates the one with the lowest value is taken; if none is
     admissible, the one whose tabu ends first. A move to a value that is not finite is undone, and
-    its setting does not become tabu: it was not moved with.
+    its setting does not become tabu.
 
     From the literature: short-term memory with a tenure, the aspiration criterion, a sampled
-    candidate list, and moving also where it worsens. Our choice: what is tabu is the setting, for
-    weights are never met twice; aspiration compares gains, for the losses of different minibatches
-    are not comparable; the tenure grows with H.
+    candidate list, and moving even if it worsens. Our choice: settings are tabu, because
+    weights never occur twice; aspiration compares gains, because the losses of different
+    minibatches are not comparable; the tenure grows with H.
 
     Args:
         tenure: for how many steps a setting is tabu, fewer than H has settings; by default a third
-            of H, at least 1 where H has two settings or more.
-        candidates: how many settings are measured a step, each at the price of one evaluation. One
+            of H, at least 1 if H has two settings or more.
+        candidates: how many settings are measured in each step; each costs one evaluation. One
             candidate is a uniform draw among the settings that are not tabu.
 
     Raises:
-        TypeError: if an argument is no whole number.
-        ValueError: if the tenure is negative, or there is no candidate.
+        TypeError: if an argument is not a whole number.
+        ValueError: if the tenure is negative, or ``candidates`` is smaller than 1.
 
     Example:
         >>> strategy = Tabu(tenure=1)
@@ -60,12 +59,12 @@ class Tabu(PlainStrategy):
     def __init__(self, tenure: int | None = None, candidates: int = 3) -> None:
         self.tenure = None if tenure is None else count("Tabu(tenure=...)", tenure, least=0)
         self.candidates = count("Tabu(candidates=...)", candidates, least=1)
-        self._tenure = self.tenure or 0  # the default one is known when H is
+        self._tenure = self.tenure or 0  # the default depends on H
         self._left: dict[Setting, int] = {}  # for how many steps each is tabu
         self._best_gain = -math.inf
 
     def check(self, neighborhood: Neighborhood) -> None:
-        """Refuse a tenure that would leave nothing to pick; settle the default one.
+        """Refuse a tenure that would leave nothing to pick; compute the default one.
 
         Raises:
             ValueError: if the tenure is not smaller than H.
@@ -102,14 +101,14 @@ class Tabu(PlainStrategy):
             return min(admissible, key=finite.__getitem__)
         if finite:
             return min(finite, key=self._left.__getitem__)
-        return next(iter(measured))  # all are broken: whichever it is, it will be undone
+        return next(iter(measured))  # all are broken: any of them will be undone
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the selected move, whether it improves or worsens."""
         return Verdict.of(value, new_value, accepted=True)
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
-        """Let one step of every tabu pass; the setting that was moved with becomes tabu."""
+        """Let one step of every tabu pass; the setting that was used becomes tabu."""
         self._left = {tabu: left - 1 for tabu, left in self._left.items() if left > 1}
         if not verdict.accepted:
             return
@@ -119,7 +118,7 @@ class Tabu(PlainStrategy):
 
     def state_dict(self) -> dict[str, Any]:
         """Return for how long each setting is tabu, and the best gain so far."""
-        tabu = [[stored(setting), left] for setting, left in self._left.items()]
+        tabu = [[dict(setting), left] for setting, left in self._left.items()]
         return {"tabu": tabu, "best_gain": self._best_gain}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class ThresholdAccepting(SimulatedAnnealing):
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the move iff it worsens by no more than the threshold."""
-        rng.random()  # needed by nobody but the next pick
+        rng.random()  # keeps the draws of later picks in step
         accepted = new_value - value <= self.temperature
         verdict = Verdict.of(value, new_value, accepted=accepted)
         self.schedule.observe(verdict.worsening)

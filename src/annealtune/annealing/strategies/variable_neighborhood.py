@@ -1,4 +1,4 @@
-"""Variable neighborhood search: conservative settings first, riskier ones where those fail."""
+"""Variable neighborhood search: conservative settings first, riskier ones if those fail."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class VariableNeighborhood(HillClimbing):
     A setting is picked uniformly from :math:`N_k` and its move is kept iff it does not worsen.
     After a success the next pick is from :math:`N_1`, after a failure from :math:`N_{k+1}`, and
     after a failure in H itself from :math:`N_1` again. By default :math:`N_k` holds the settings
-    with the smallest values of one option, k times as many values as there are levels to share
-    them: for ``levels=4`` and the rates 1, 2, ... 8 the sets reach up to 2, 4, 6 and 8.
+    with the smallest values of one option, a share of :math:`k / levels` of all its values: for
+    ``levels=4`` and the rates 1, 2, ... 8 the sets reach up to 2, 4, 6 and 8.
 
     From the literature: the nested neighborhoods, a random point of the present one (its reduced
     version, without a local search), advance on failure and return on success. Our choice: the
     neighborhoods are sets of settings; an equal move is kept, as by hill climbing, but only an
-    improvement is a success, or else a rate too small to change anything would never be left.
+    improvement is a success: otherwise a rate too small to change anything would be kept for good.
 
     Args:
         levels: the number of nested sets.
@@ -82,7 +82,7 @@ class VariableNeighborhood(HillClimbing):
         self._checked: Neighborhood | None = None
 
     def check(self, neighborhood: Neighborhood) -> None:
-        """Divide H into nested sets, or see whether the given ones are its own.
+        """Divide H into nested sets, or check that the given ones fit it.
 
         Raises:
             ValueError: if an inner set would be empty, if H has no such option or its values
@@ -158,7 +158,7 @@ def _divided(neighborhood: Neighborhood, order: str, levels: int) -> tuple[Neigh
 
 def _nested(given: Any) -> tuple[Neighborhood, ...]:
     sets = list(given) if _is_collection(given) else [given]
-    if not all(map(_is_collection, sets)):  # of a single neighborhood the members are mappings
+    if not all(map(_is_collection, sets)):  # the members of a single neighborhood are mappings
         raise TypeError(
             "VariableNeighborhood(nested=...) must be a list of neighborhoods, from the smallest "
             f"to H, got {given!r}"

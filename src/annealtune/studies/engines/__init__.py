@@ -1,22 +1,21 @@
-"""Who runs the runs of a study. An engine starts processes and reports; everything else is ours.
+"""Who runs the runs of a study. An engine starts processes and reports what happens, no more.
 
 Resuming, failures and the plan are files in the study directory, so a study begun with one engine
 can be continued with another.
 """
-
-from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from annealtune.studies.results import FAILURE_FILE
+from annealtune.studies.records import FAILURE_FILE
 from annealtune.training.config import RunConfig
-from annealtune.training.disk import write_json
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage.files import write_json
 
 MOST_ATTEMPTS = 2
+EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Task:
         seed: its value of the seed that is varied.
         config: what to run.
         path: the run directory.
-        stop_after: save and leave after so many epochs, None to go to the end.
+        stop_after: save and leave after this many epochs, None to go to the end.
     """
 
     method: str
@@ -53,9 +52,9 @@ class Task:
             return True
         return self.epochs < self.config.epochs and self.epochs_done() >= self.epochs
 
-    def has_failed(self) -> bool:
-        """Whether it was given up earlier."""
-        return (self.path / FAILURE_FILE).exists()
+    def is_left(self) -> bool:
+        """Whether it is neither done nor given up earlier."""
+        return not self.is_done() and not (self.path / FAILURE_FILE).exists()
 
     def epochs_done(self) -> int:
         """Return how many epochs are recorded."""
@@ -83,7 +82,7 @@ class Event:
         detail: why, for those that did not go well.
     """
 
-    kind: Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
+    kind: EventKind
     task: Task
     detail: str = ""
 
@@ -110,6 +109,6 @@ class Engine(Protocol):
             stop: asked all the time whether to save everything and leave.
 
         Raises:
-            RunError: if the engine itself cannot go on.
+            RunError: if a process cannot be started, or the disk refuses.
             RunStoppedError: if it was asked to stop; every run can be continued.
         """

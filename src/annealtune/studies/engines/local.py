@@ -1,6 +1,4 @@
-"""The default engine: one process of this machine a run, so many at a time."""
-
-from __future__ import annotations
+"""The default engine: a process on this machine for each run, `jobs` of them at a time."""
 
 import os
 import re
@@ -11,21 +9,22 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 import filelock
 
 from annealtune.errors import RunError, RunStoppedError
 from annealtune.studies.directory import acquire
-from annealtune.studies.engines import MOST_ATTEMPTS, Event, Observer, Task
-from annealtune.studies.results import FAILURE_FILE, LOG_FILE
-from annealtune.training.disk import explained, write_atomically
+from annealtune.studies.engines import MOST_ATTEMPTS, Event, EventKind, Observer, Task
+from annealtune.studies.records import FAILURE_FILE, LOG_FILE
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage.files import explained, write_atomically
 
 PROGRAM = (sys.executable, "-m", "annealtune")
 SECONDS_BETWEEN_LOOKS = 0.05
 _LONGEST_REASON = 500
-# Signals of a terminal reach the study alone: it tells each run once to save and leave.
+# A signal from the terminal reaches only the study, which then tells each run once to save and
+# leave.
 _OWN_GROUP = 0
 
 
@@ -34,10 +33,6 @@ class LocalEngine:
 
     A process that outlives a killed study goes on writing to its run directory and holds its lock;
     a study that is started again waits for it instead of starting a second writer.
-
-    Args:
-        jobs: how many runs at a time.
-        program: how the program is started.
     """
 
     def __init__(self, jobs: int, program: Sequence[str] = PROGRAM) -> None:
@@ -45,17 +40,7 @@ class LocalEngine:
         self._program = tuple(program)
 
     def run(self, tasks: Sequence[Task], observer: Observer, stop: StopRequest) -> None:
-        """Run tasks that are not done.
-
-        Args:
-            tasks: in the order in which they are to be started.
-            observer: is told what happens.
-            stop: asked all the time whether to save everything and leave.
-
-        Raises:
-            RunError: if a process cannot be started or the disk refuses.
-            RunStoppedError: if it was asked to stop; every run can be continued.
-        """
+        """Run tasks that are not done; see `Engine.run`."""
         waiting = deque(task for task in tasks if not task.is_done())
         active: list[_Job] = []
         try:
@@ -74,7 +59,7 @@ class LocalEngine:
 
 
 class _Job:
-    """A task in the hands of this engine: its attempts, or its wait for a process of another."""
+    """A task while it runs: its attempts, or the wait for another study's process to end."""
 
     def __init__(self, task: Task, program: Sequence[str], observer: Observer) -> None:
         self.task = task
@@ -152,7 +137,7 @@ class _Job:
         self._tell("started")
 
     def _reason(self, code: int) -> str:
-        """Return why an attempt failed: its last words, or how it ended."""
+        """Return why an attempt failed: the last line of its log, or how it ended."""
         if code < 0:
             ending = f"killed by {_signal_name(-code)}"
         else:
@@ -160,22 +145,18 @@ class _Job:
         last = _last_line(self.task.path / LOG_FILE, self._log_start)
         return f"{ending}; the last line was: {last}" if code <= 0 and last else last or ending
 
-    def _tell(self, kind: str, detail: str = "") -> None:
-        self._observer.happened(Event(kind, self.task, detail))  # type: ignore[arg-type]
-
-
-class _Writable(Protocol):
-    def fileno(self) -> int: ...
+    def _tell(self, kind: EventKind, detail: str = "") -> None:
+        self._observer.happened(Event(kind, self.task, detail))
 
 
 def _popen(
-    command: list[str], log: _Writable, environment: dict[str, str]
+    command: list[str], log: IO[bytes], environment: dict[str, str]
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=log.fileno(),
+            stdout=log,
             stderr=subprocess.STDOUT,
             env=environment,
             process_group=_OWN_GROUP,

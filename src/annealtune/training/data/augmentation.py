@@ -25,9 +25,6 @@ def crop_flip(images: Tensor, generator: Generator, strength: float = 1.0) -> Te
         generator: A CPU generator; four draws per image, whatever the device and the strength.
         strength: From 0 to 1: move by up to ``round(4 * strength)`` pixels, mirror with probability
             ``strength / 2``.
-
-    Returns:
-        New images of the same shape.
     """
     count, _, height, width = images.shape
     device = images.device
@@ -45,9 +42,6 @@ def crop_flip(images: Tensor, generator: Generator, strength: float = 1.0) -> Te
 
 class CropFlip:
     """`crop_flip` at a strength that may change between two minibatches.
-
-    Args:
-        strength: From 0 to 1.
 
     Example:
         >>> images = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8)

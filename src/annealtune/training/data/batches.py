@@ -10,7 +10,7 @@ from .augmentation import Augmentation
 from .randomness import Purpose, generator
 
 
-class Minibatch(NamedTuple):
+class LabeledImages(NamedTuple):
     """Some images and what they show.
 
     Attributes:
@@ -35,7 +35,7 @@ class Batches:
         batch_size: Images in a minibatch; the last one of an epoch may be smaller.
         seed: Of order, augmentation and `sample`.
         mean: Of each channel, in units of ``pixel / scale``.
-        std: Deviation of each channel, in the same units.
+        std: Standard deviation of each channel, in the same units.
         scale: The largest pixel value.
         shuffle: A random order; otherwise the images come as they are.
         reshuffle: A new order each epoch; otherwise the images are divided into minibatches once
@@ -119,7 +119,7 @@ class Batches:
         """The number of minibatches that are left of the current epoch."""
         return len(self) - self.position
 
-    def __iter__(self) -> Iterator[Minibatch]:
+    def __iter__(self) -> Iterator[LabeledImages]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
         order = self._order(self.epoch)
         while self.position < len(self):
@@ -135,15 +135,11 @@ class Batches:
         self.epoch += 1
         self.position = 0
 
-    def sample(self, count: int, *, epoch: int) -> Iterator[Minibatch]:
+    def sample(self, count: int, *, epoch: int) -> Iterator[LabeledImages]:
         """Yield ``count`` random minibatches, or all images once if there are fewer.
 
         They are drawn without replacement, without augmentation, from a stream of their own: the
         minibatches of the epochs do not change. The same epoch gives the same sample.
-
-        Args:
-            count: Number of minibatches.
-            epoch: Chooses the sample.
 
         Raises:
             ValueError: If the count is not positive.
@@ -161,9 +157,6 @@ class Batches:
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Continue where a state was taken, from the next minibatch on.
-
-        Args:
-            state: What `state_dict` returned.
 
         Raises:
             ValueError: If the state is of other minibatches than these.
@@ -197,7 +190,7 @@ class Batches:
         source = generator(self.seed, self.order, epoch if self.reshuffle else 0)
         return torch.randperm(len(self._labels), generator=source).to(self._labels.device)
 
-    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Minibatch:
+    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> LabeledImages:
         if isinstance(chosen, slice):
             images, labels = self._images[chosen], self._labels[chosen]
         else:  # index_select copies whole images: some 20 times faster than images[chosen]
@@ -206,4 +199,4 @@ class Batches:
         if self.augment is not None and source is not None:
             images = self.augment(images, source)
         inputs = images.to(torch.float32, memory_format=self._memory_format)
-        return Minibatch(torch.addcmul(self._offset, inputs, self._factor, out=inputs), labels)
+        return LabeledImages(torch.addcmul(self._offset, inputs, self._factor, out=inputs), labels)

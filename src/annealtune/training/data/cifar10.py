@@ -17,7 +17,7 @@ from torch import Tensor
 from annealtune.errors import DataError
 
 from .dataset import Dataset
-from .download import Progress, fetch
+from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
 FOLDER = "cifar-10-batches-bin"
@@ -59,16 +59,12 @@ def load(
     data_dir: Path,
     *,
     download: bool = False,
-    progress: Progress | None = None,
+    progress: ShowBytes | None = None,
     publication: Publication = PUBLICATION,
 ) -> Dataset:
     """Read CIFAR-10: 50,000 training and 10,000 test images.
 
-    Args:
-        data_dir: Holds ``cifar-10-batches-bin/`` or ``cifar-10-binary.tar.gz``, or is the former.
-        download: Fetch the archive if neither is there.
-        progress: Called while it is fetched.
-        publication: Names and digests.
+    ``data_dir`` holds ``cifar-10-batches-bin/`` or ``cifar-10-binary.tar.gz``, or is the former.
 
     Raises:
         DataError: If the data is missing, damaged or the python version, or a download fails.

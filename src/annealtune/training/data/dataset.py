@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from annealtune.errors import ConfigError
+
 from .randomness import Purpose, generator
 
 
@@ -21,7 +23,7 @@ class Dataset:
         test_labels: As the training labels.
         classes: The name of each class.
         mean: Of each channel, in units of ``pixel / scale``.
-        std: Deviation of each channel, in the same units.
+        std: Standard deviation of each channel, in the same units.
         scale: The largest pixel value.
 
     Raises:
@@ -111,17 +113,12 @@ def subset(dataset: Dataset, train_size: int, seed: int) -> Dataset:
     The part is the beginning of one random permutation, not stratified, so a smaller part of the
     same seed lies within a larger one.
 
-    Args:
-        dataset: Left as it is.
-        train_size: Number of training images to keep.
-        seed: Chooses the permutation.
-
     Raises:
-        ValueError: If there are fewer images than that.
+        ConfigError: If there are fewer images than that.
     """
     available = len(dataset.train_labels)
     if not 1 <= train_size <= available:
-        raise ValueError(
+        raise ConfigError(
             f"train_size = {train_size}: must be in 1..{available}, the training images of "
             f"{dataset.name}"
         )
@@ -138,14 +135,8 @@ def split(
 ) -> tuple[Tensor, Tensor]:
     """Divide ``count`` training images by one random permutation, not stratified.
 
-    Args:
-        count: Number of images.
-        fraction: Share of them that goes to the validation set; 0 is none.
-        seed: Chooses the permutation.
-        purpose: What is set apart: the validation set, or images for the accept test.
-
     Returns:
-        The numbers of the training images and of those set apart, each in rising order.
+        The numbers of the training images and of the fraction set apart, each in rising order.
 
     Raises:
         ValueError: If the fraction is not in [0, 1), or leaves one of the two sets empty although

@@ -13,31 +13,24 @@ from urllib.request import Request, urlopen
 from filelock import FileLock
 
 from annealtune.errors import DataError
-from annealtune.training.lookup import describe
+from annealtune.training.factories import in_one_line
+from annealtune.training.storage.files import force_to_disk
 
 from .published import PublishedFile
 
-Progress = Callable[[str, int, int], None]
+ShowBytes = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are there and the bytes there will be."""
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
 
 
-def fetch(file: PublishedFile, folder: Path, progress: Progress | None = None) -> Path:
-    """Download one file into a folder, unless it is there.
+def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) -> Path:
+    """Download one file into a folder, unless it is there, and return its path.
 
-    What arrives is kept in ``NAME.part``; a later call goes on from there if the server can. Only
-    a whole file with the right digest gets its name, in one atomic step. Processes that want the
-    same file wait for each other.
-
-    Args:
-        file: What to fetch.
-        folder: Where to; made if needed.
-        progress: Called after every chunk.
-
-    Returns:
-        The path of the file.
+    What arrives is kept in ``NAME.part``; a later call continues from there if the server allows
+    it. Only a whole file with the right digest gets its name, in one atomic step. Processes that
+    want the same file wait for each other.
 
     Raises:
         DataError: If the transfer fails or stops early (what arrived is kept), the digest is wrong
@@ -53,13 +46,13 @@ def fetch(file: PublishedFile, folder: Path, progress: Progress | None = None) -
                 _put_in_place(file, part, target)
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
         raise DataError(
-            f"downloading {file.url} to {target} failed: {describe(error)}; run the "
-            "same command again to go on from where it stopped"
+            f"downloading {file.url} to {target} failed: {in_one_line(error)}; run the "
+            "same command again to continue where it stopped"
         ) from error
     return target
 
 
-def _transfer(file: PublishedFile, part: Path, progress: Progress | None) -> None:
+def _transfer(file: PublishedFile, part: Path, progress: ShowBytes | None) -> None:
     there = part.stat().st_size if part.exists() else 0
     if there >= file.size > 0:
         return  # whole, or damaged: the digest decides
@@ -72,7 +65,7 @@ def _transfer(file: PublishedFile, part: Path, progress: Progress | None) -> Non
     if there < file.size:
         raise DataError(
             f"downloading {file.url} stopped after {there:,} of {file.size:,} bytes; run the same "
-            "command again to go on from there"
+            "command again to continue from there"
         )
 
 
@@ -102,7 +95,7 @@ def _ask(url: str, headers: Mapping[str, str]) -> HTTPResponse:
 
 
 def _copy(
-    file: PublishedFile, response: HTTPResponse, stream: BinaryIO, progress: Progress | None
+    file: PublishedFile, response: HTTPResponse, stream: BinaryIO, progress: ShowBytes | None
 ) -> int:
     """Append the answer to the stream, one byte more than published at most; return its length."""
     there = stream.tell()
@@ -125,8 +118,4 @@ def _put_in_place(file: PublishedFile, part: Path, target: Path) -> None:
         part.unlink()
         raise
     part.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    force_to_disk(target.parent)

@@ -16,7 +16,7 @@ from torch import Tensor
 from annealtune.errors import DataError
 
 from .dataset import Dataset
-from .download import Progress, fetch
+from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
 ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
@@ -42,16 +42,13 @@ def load(
     data_dir: Path,
     *,
     download: bool = False,
-    progress: Progress | None = None,
+    progress: ShowBytes | None = None,
     files: Sequence[PublishedFile] = FILES,
 ) -> Dataset:
     """Read Fashion-MNIST: 60,000 training and 10,000 test images.
 
-    Args:
-        data_dir: Holds the four files, itself or in ``fashion-mnist/`` or ``FashionMNIST/raw/``.
-        download: Fetch what is missing to ``fashion-mnist/``.
-        progress: Called while a file is fetched.
-        files: Training images and labels, test images and labels.
+    ``data_dir`` holds the four files, itself or in ``fashion-mnist/`` or ``FashionMNIST/raw/``;
+    what is missing is fetched to the former.
 
     Raises:
         DataError: If a file is missing or damaged, or a download fails.

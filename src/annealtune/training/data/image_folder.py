@@ -33,11 +33,7 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
     """Read the pictures below a folder into memory.
 
     They are grey if all are, else colour; mean and deviation are those of the training pictures.
-
-    Args:
-        data_dir: The folder.
-        image_size: Height and width to which every picture is resized. Without it all must have
-            one size.
+    Every picture is resized to ``image_size``, height and width; without it all must have one size.
 
     Raises:
         DataError: If the folders are not as above, or a picture cannot be read or has another size.

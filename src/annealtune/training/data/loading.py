@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 from annealtune.errors import ConfigError, DataError
-from annealtune.training.lookup import describe, import_factory, is_factory
+from annealtune.training.config.names import check_data
+from annealtune.training.factories import import_factory, in_one_line, is_factory
 
-from . import names
 from .dataset import Dataset
-from .download import Progress
+from .download import ShowBytes
 
 DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
 
@@ -19,7 +19,7 @@ def load(
     data_dir: Path | None = None,
     download: bool = False,
     image_size: tuple[int, int] | None = None,
-    progress: Progress | None = None,
+    progress: ShowBytes | None = None,
 ) -> Dataset:
     """Load a data set by name.
 
@@ -27,11 +27,11 @@ def load(
         name: ``digits``, ``fashion-mnist``, ``cifar10``, ``image-folder`` or
             ``package.module:factory``: a callable that takes ``data_dir`` by keyword and returns a
             `Dataset`.
-        data_dir: Where the data is, or shall be downloaded to. Without it: the environment
+        data_dir: Where the data is, or is downloaded to. By default the environment
             variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
         download: Fetch what is missing from the official address.
         image_size: Height and width to resize the pictures of an ``image-folder`` to.
-        progress: Called while a file is fetched, see `download_bar`.
+        progress: Called while a file is fetched, see `annealtune.training.progress.download_bar`.
 
     Raises:
         ConfigError: For an unknown name, or a key that this data set has no use for.
@@ -41,7 +41,7 @@ def load(
         >>> load("digits").train_images.shape
         torch.Size([1437, 1, 8, 8])
     """
-    names.check(name)
+    check_data(name)
     if image_size is not None and name != "image-folder":
         raise ConfigError(f"image_size = {image_size}: only image-folder is resized, not {name}")
     if image_size is not None and min(image_size) < 1:
@@ -70,7 +70,7 @@ def load(
 
 
 def default_directory() -> Path:
-    """Return where data is looked for if nobody says where."""
+    """Return where data is looked for by default."""
     return Path(os.environ.get(DIRECTORY_VARIABLE) or "data")
 
 
@@ -80,7 +80,7 @@ def _from_factory(name: str, data_dir: Path | None) -> Dataset:
         dataset = factory(data_dir=data_dir)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         raise DataError(
-            f"data = {name!r}: calling it with data_dir={data_dir} failed: {describe(error)}"
+            f"data = {name!r}: calling it with data_dir={data_dir} failed: {in_one_line(error)}"
         ) from error
     if not isinstance(dataset, Dataset):
         raise DataError(

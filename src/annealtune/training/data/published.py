@@ -9,19 +9,15 @@ from annealtune.errors import DataError
 
 @dataclass(frozen=True)
 class PublishedFile:
-    """One file of a data set, as its authors publish it.
-
-    Args:
-        name: Of the file.
-        digest: Algorithm and value, such as ``md5:25c8...``.
-        url: Where it can be fetched; empty if it comes inside an archive.
-        size: In bytes; 0 if it is never fetched.
-    """
+    """One file of a data set, as its authors publish it."""
 
     name: str
     digest: str
+    """Algorithm and value, such as ``md5:25c8...``."""
     url: str = ""
+    """Where it can be fetched; empty if it comes inside an archive."""
     size: int = 0
+    """In bytes; 0 if it is never fetched."""
 
     def read(self, path: Path) -> bytes:
         """Return a file's content.
@@ -42,15 +38,10 @@ class PublishedFile:
         place: str,
         remedy: str = "delete it and run again with --download",
     ) -> None:
-        """Compare a digest with the published one.
-
-        Args:
-            found: A hash that has seen the whole content.
-            place: The file, for the message.
-            remedy: What to do, for the message.
+        """Compare a hash that has seen the whole content with the published digest.
 
         Raises:
-            DataError: If they differ.
+            DataError: If they differ, naming the place and what to do.
         """
         if found.hexdigest() != self.digest.partition(":")[2]:
             raise DataError(
@@ -65,13 +56,7 @@ class PublishedFile:
 
 
 def not_found(data: str, looked_for: list[Path], size: int) -> DataError:
-    """Return the error for a data set that is not there.
-
-    Args:
-        data: Its name.
-        looked_for: Every place that was tried.
-        size: Bytes to download.
-    """
+    """Return the error for a data set that is not there but could be downloaded."""
     return DataError(
         f"data = {data!r}: not found; looked for {', '.join(map(str, looked_for))}. Run "
         f"`annealtune train --data {data} --download` ({size / 1e6:.0f} MB), or name the folder "

@@ -25,10 +25,7 @@ class Purpose(IntEnum):
 def generator(seed: int, purpose: Purpose, *counters: int) -> torch.Generator:
     """Return a fresh CPU generator that depends on nothing but the arguments.
 
-    Args:
-        seed: Not negative.
-        purpose: What the numbers are for.
-        counters: Such as the epoch and the position in it, not negative.
+    The counters are numbers such as the epoch and the position in it.
 
     Raises:
         ValueError: If a number is negative.

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.errors import ConfigError
-from annealtune.training.lookup import describe, import_factory, is_factory
+from annealtune.training.config.names import padded_size, parse
+from annealtune.training.factories import import_factory, in_one_line, is_factory
 
 from .mlp import MLP
-from .names import padded_size, parse
 from .resnet import ResNet
 from .small_cnn import SmallCNN
 from .vgg import VGG
@@ -82,7 +82,7 @@ def _from_factory(name: str, channels: int, image_size: tuple[int, int], classes
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         raise ConfigError(
             f"model = {name!r}: calling it with channels={channels}, image_size={image_size}, "
-            f"classes={classes} failed: {describe(error)}"
+            f"classes={classes} failed: {in_one_line(error)}"
         ) from error
     if not isinstance(net, nn.Module):
         raise ConfigError(
@@ -108,7 +108,7 @@ def _check_output(name: str, net: nn.Module, image_shape: tuple[int, ...], class
     except Exception as error:  # the net may be the user's: whatever it raises, say where
         raise ConfigError(
             f"model = {name!r}: images of shape {image_shape} do not pass through it: "
-            f"{describe(error)}"
+            f"{in_one_line(error)}"
         ) from error
     finally:
         for module, training in modes.items():

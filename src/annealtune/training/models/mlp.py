@@ -8,12 +8,6 @@ HIDDEN = 128
 class MLP(nn.Module):
     """The pixels in a row, two hidden layers of 128 with ReLU, one output a class.
 
-    Args:
-        channels: Planes of an input image.
-        image_size: Height and width.
-        classes: Number of outputs.
-        divisor: The hidden width is divided by it.
-
     Raises:
         ValueError: For a divisor that leaves a width below one.
 

@@ -13,14 +13,7 @@ WIDTHS = (64, 128, 256, 512)
 
 
 class ResidualBlock(nn.Module):
-    """``relu(residual(x) + shortcut(x))``; the shortcut is a 1x1 convolution where shapes change.
-
-    Args:
-        residual: The branch that computes.
-        inputs: Channels that come in.
-        outputs: Channels that go out.
-        stride: 2 halves the image.
-    """
+    """``relu(residual(x) + shortcut(x))``; the latter is a 1x1 convolution where shapes change."""
 
     def __init__(self, residual: nn.Module, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -72,13 +65,7 @@ BLOCKS = {
 
 
 class ResNet(nn.Module):
-    """A ResNet for images whose sides are at least 8 (three halvings).
-
-    Args:
-        depth: 18, 34 or 50.
-        channels: Planes of an input image.
-        classes: Number of outputs.
-        divisor: Every width is divided by it.
+    """A ResNet of 18, 34 or 50 layers for images whose sides are at least 8 (three halvings).
 
     Raises:
         ValueError: For an unknown depth, or a divisor that leaves a width below one.

@@ -8,13 +8,6 @@ WIDTHS = (16, 32, 64)
 class SmallCNN(nn.Module):
     """Three 3x3 convolutions with BatchNorm, two poolings, a dropout and one linear layer.
 
-    Args:
-        channels: Planes of an input image.
-        image_size: Height and width, both at least 4.
-        classes: Number of outputs.
-        divisor: Every width is divided by it.
-        dropout: Probability of dropping a feature before the linear layer.
-
     Raises:
         ValueError: For an image below 4x4, or a divisor that leaves a width below one.
 

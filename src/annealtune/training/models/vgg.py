@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from torch import Tensor, nn
 
-POOLINGS = 5
 WIDTHS = (64, 128, 256, 512, 512)
 CONVOLUTIONS = {
     11: (1, 1, 2, 2, 2),
@@ -24,14 +23,9 @@ CONVOLUTIONS = {
 class VGG(nn.Module):
     """A VGG for images whose sides are at least 32 (five poolings).
 
-    Args:
-        depth: 11, 13, 16 or 19: the weight layers of the original net, which had three linear
-            layers where this one has two.
-        channels: Planes of an input image.
-        classes: Number of outputs.
-        divisor: Every convolution's width is divided by it. The hidden linear layer keeps its
-            100 units: in a narrow net it is the only layer that still mixes all features freely.
-        dropout: Probability of dropping a hidden unit.
+    The depth, 11, 13, 16 or 19, is that of the original net, which had three linear layers where
+    this one has two. The divisor leaves the hidden linear layer its 100 units: in a narrow net it
+    is the only layer that still mixes all features freely.
 
     Raises:
         ValueError: For an unknown depth, or a divisor that leaves a width below one.

@@ -1,0 +1,168 @@
+"""The commands for one run: train, config, evaluate, inspect.
+
+torch is imported once the config is valid.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from annealtune.annealing import STRATEGIES
+from annealtune.cli.flags import (
+    Assignments,
+    explain_options,
+    read_values,
+    with_config_flags,
+    write_short_forms,
+)
+from annealtune.training.config import RunConfig, from_values
+from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+
+Experiment = Annotated[
+    Path | None, typer.Argument(help="A TOML file with any of these keys; flags win over it.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Run directory.  [default: runs/DATA-MODEL-METHOD-seedN]", metavar="DIR"),
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Continue the run in --out; start it if there is none.")
+]
+StopAfter = Annotated[
+    int | None,
+    typer.Option(
+        min=1, metavar="EPOCHS", help="Save and leave after this many epochs; --resume goes on."
+    ),
+]
+StrategyName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help=f"Short for the method's key strategy: {', '.join(STRATEGIES)}, or "
+        "package.module:Class.",
+    ),
+]
+AcceptOn = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHAT",
+        help="Short for the method's key accept_on: loss, error or package.module:function.",
+    ),
+]
+AcceptBatch = Annotated[
+    str | None,
+    typer.Option(
+        metavar="WHERE", help="Short for the method's key accept_batch: same, next or held-out."
+    ),
+]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+
+app = typer.Typer(rich_markup_mode=None)
+_OPTIONS = explain_options()
+
+
+@app.command(epilog=_OPTIONS)
+@with_config_flags
+def train(
+    flags: dict[str, Any],
+    experiment: Experiment = None,
+    set_: Assignments = None,
+    strategy: StrategyName = None,
+    accept_on: AcceptOn = None,
+    accept_batch: AcceptBatch = None,
+    out: Out = None,
+    resume: Resume = False,
+    stop_after: StopAfter = None,
+) -> None:
+    """Train one model and keep its best weights."""
+    if resume and out is not None and experiment is None and is_run(out):
+        experiment = out / CONFIG_FILE
+    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
+    config = _read_config(experiment, flags, set_, short)
+    run_dir = out or _free_directory(config, resume)
+
+    from annealtune.training import run
+    from annealtune.training.progress import Lines, Live, decimal
+    from annealtune.training.stopping import stop_on_signals
+
+    console = Console(stderr=True)
+    progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
+    with stop_on_signals() as stop:
+        stop.after_epoch = stop_after
+        result = run(config, run_dir, resume=resume, progress=progress, stop=stop)
+    if result["validated_on"] == "test":
+        typer.echo(
+            "the test set chose the best epoch (validate_on = test): its score is optimistic"
+        )
+    typer.echo(
+        f"test accuracy {result['test_accuracy']:.2%}, test loss {decimal(result['test_loss'])}, "
+        f"best epoch {result['best_epoch']} of {result['epochs']}"
+    )
+    typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+
+
+@app.command(epilog=_OPTIONS)
+@with_config_flags
+def config(
+    flags: dict[str, Any],
+    experiment: Experiment = None,
+    set_: Assignments = None,
+    strategy: StrategyName = None,
+    accept_on: AcceptOn = None,
+    accept_batch: AcceptBatch = None,
+) -> None:
+    """Print the resolved config as TOML."""
+    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
+    typer.echo(_read_config(experiment, flags, set_, short).to_toml(), nl=False)
+
+
+@app.command()
+def evaluate(
+    run_path: RunPath,
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data is now.")] = None,
+) -> None:
+    """Score the best weights of a run on its validation set and on the test set."""
+    require_run(run_path)
+    from annealtune.training.runs import score
+
+    scores = score(run_path, data_dir)
+    typer.echo(f"best epoch {scores['epoch']}")
+    for part in ("validation", "test"):
+        typer.echo(
+            f"{part} accuracy {scores[f'{part}_accuracy']:.2%}, "
+            f"{part} loss {scores[f'{part}_loss']:.4f}"
+        )
+
+
+@app.command("inspect")
+def inspect_run(run_path: RunPath) -> None:
+    """Print what a run is and how far it got."""
+    require_run(run_path)
+    from annealtune.training.describe import describe_run
+
+    for name, value in describe_run(run_path):
+        typer.echo(f"{name:<14} {value}")
+
+
+def _read_config(
+    file: Path | None,
+    flags: dict[str, Any],
+    assignments: list[str] | None,
+    short_forms: dict[str, str | None],
+) -> RunConfig:
+    values = read_values(file, flags, assignments)
+    write_short_forms(values, **short_forms)
+    return from_values(values, str(file or "flags"))
+
+
+def _free_directory(config: RunConfig, resume: bool) -> Path:
+    data, model = (name.replace(":", ".") for name in (config.data, config.model))
+    wanted = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
+    path, number = wanted, 1
+    while is_run(path) and not resume:
+        number += 1
+        path = wanted.with_name(f"{wanted.name}-{number}")
+    return path

@@ -1,0 +1,204 @@
+"""The commands for many runs, study and report. Neither imports torch."""
+
+import shlex
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from annealtune.cli.flags import Assignments, read_values, with_config_flags
+from annealtune.errors import ConfigError, RunError
+from annealtune.studies.best_seed import KIND, Halving, hunt
+from annealtune.studies.directory import cores, stored_threads
+from annealtune.studies.display import choose_display
+from annealtune.studies.engines import Engine
+from annealtune.studies.engines.local import LocalEngine
+from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.records import Study, read_study
+from annealtune.studies.reproduction import find_experiment
+from annealtune.studies.run import run_study
+from annealtune.training.stopping import stop_on_signals
+
+ENGINES: dict[str, Callable[[int], Engine]] = {"local": LocalEngine}
+
+Experiment = Annotated[
+    Path | None,
+    typer.Argument(help="A TOML file, or the name of one that comes with annealtune: demo."),
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME,NAME",
+        help="Built-in methods, sgd-sa-paper-text, sgd-sa-paper-code, or [methods.NAME] tables of "
+        "the file.  [default: those of the file]",
+    ),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(metavar="0-9", help="Such as 0-9 or 0,3,5-7.  [default: the file's, or 0-9]"),
+]
+Vary = Annotated[
+    str | None,
+    typer.Option(metavar="KEY", help=f"What the seeds are: {', '.join(VARIED)}.  [default: seed]"),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Runs at a time; they share the cores.  [default: one per core, 1 on a GPU]",
+    ),
+]
+EngineName = Annotated[
+    str, typer.Option("--engine", help=f"Who runs them: {', '.join(ENGINES)}.", metavar="NAME")
+]
+Out = Annotated[
+    Path | None, typer.Option(help="Study directory.  [default: studies/NAME]", metavar="DIR")
+]
+RetryFailed = Annotated[
+    bool, typer.Option("--retry-failed", help="Also try again the runs that failed.")
+]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        metavar=KIND, help="Look for a good seed of one method instead, by successive halving."
+    ),
+]
+Reduction = Annotated[
+    int | None, typer.Option(min=2, help="Search: one seed in this many goes on.  [default: 2]")
+]
+FirstRung = Annotated[
+    int | None, typer.Option(min=1, metavar="EPOCHS", help="Search: when seeds are first judged.")
+]
+StudyPath = Annotated[
+    Path, typer.Argument(metavar="STUDY", help="A study directory, finished or not.")
+]
+ReportOut = Annotated[
+    Path | None,
+    typer.Option(help="Directory of the report.  [default: STUDY/report]", metavar="DIR"),
+]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+@with_config_flags
+def study(
+    flags: dict[str, Any],
+    experiment: Experiment = None,
+    set_: Assignments = None,
+    methods: Methods = None,
+    seeds: Seeds = None,
+    vary: Vary = None,
+    jobs: Jobs = None,
+    engine_name: EngineName = "local",
+    out: Out = None,
+    retry_failed: RetryFailed = False,
+    search: Search = None,
+    reduction: Reduction = None,
+    first_rung: FirstRung = None,
+) -> None:
+    """Run methods x seeds, each run in its own directory; run it again to go on."""
+    if search not in (None, KIND):
+        raise ConfigError(f"search = {search!r}: unknown; known: {KIND}")
+    if search is None and (reduction is not None or first_rung is not None):
+        raise ConfigError("reduction, first_rung: belong to --search best-seed")
+    file = find_experiment(experiment) if experiment is not None else None
+    values = read_values(file, flags, set_)
+    name = file.stem if file is not None else "study"
+    name = f"{name}-{KIND}" if search else name
+    out = out or Path("studies") / name
+    plan = make_plan(
+        values,
+        name=name,
+        command=typed_command(),
+        methods=None if methods is None else parse_methods(methods),
+        seeds=None if seeds is None else parse_seeds(seeds),
+        vary=vary,
+        source=str(file or "flags"),
+    )
+    if plan.vary in flags:
+        raise ConfigError(f"{plan.vary} = {flags[plan.vary]}: a study varies it; give --seeds")
+    plan, engine = share_cores(plan, out, jobs, engine_name)
+    display = choose_display(Console(stderr=True))
+    with stop_on_signals() as stop:
+        if search is None:
+            finished = run_study(plan, out, engine, display, stop, retry_failed=retry_failed)
+        else:
+            halving = Halving(reduction or 2, first_rung)
+            finished = hunt(
+                plan, out, engine, display, stop, halving=halving, retry_failed=retry_failed
+            )
+    tell_outcome(finished)
+
+
+@app.command()
+def report(study: StudyPath, out: ReportOut = None) -> None:
+    """Write one page about a study: table, tests, figures; also CSV, LaTeX, SVG and PDF."""
+    records = read_study(study)
+
+    from annealtune.studies.report.writing import write_report
+
+    typer.echo(write_report(records, out))
+
+
+def typed_command() -> str:
+    """Return the command line as it was typed."""
+    return shlex.join(["annealtune", *sys.argv[1:]])
+
+
+def share_cores(
+    plan: Plan, path: Path, jobs: int | None, engine_name: str = "local"
+) -> tuple[Plan, Engine]:
+    """Settle the number of jobs, and give each run its share of the cores as threads.
+
+    The thread count is part of the config of every run: results depend on it. A study that is
+    continued keeps the one it has, whatever the number of jobs now.
+
+    Raises:
+        ConfigError: for an unknown engine, or a ``study.toml`` that cannot be read.
+    """
+    if engine_name not in ENGINES:
+        raise ConfigError(f"engine = {engine_name!r}: unknown; known: {', '.join(ENGINES)}")
+    config = next(iter(plan.configs.values()))
+    jobs = min(jobs or _default_jobs(config.device), len(plan.seeds) * len(plan.methods))
+    threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
+    return plan.with_threads(threads), ENGINES[engine_name](jobs)
+
+
+def _default_jobs(device: str) -> int:
+    """Return one job for each core, or one in all where a GPU does the work; torch is not asked."""
+    has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
+    on_cpu = device == "cpu" or (device == "auto" and not has_gpu)
+    return cores() if on_cpu else 1
+
+
+def tell_outcome(study: Study) -> None:
+    """Print what became of the runs and what to do next.
+
+    Raises:
+        RunError: if runs have failed.
+    """
+    counts = Counter(run.status for run in study.runs)
+    told = ", ".join(f"{counts[status]} {status}" for status in counts)
+    typer.echo(f"{study.path}: {told}")
+    winner = (study.search or {}).get("winner")
+    if winner is not None:
+        typer.echo(
+            f"best {study.vary}: {winner['seed']}, chosen by its validation accuracy "
+            f"{winner['validation_accuracy']:.2%} (epoch {winner['best_epoch']})"
+        )
+        typer.echo(f"on the test set, which chose nothing: {winner['test_accuracy']:.2%}")
+    typer.echo(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
+    failed = [run for run in study.runs if run.status == "failed"]
+    if failed:
+        lines = [f"{run.method} seed {run.seed}: {run.reason}" for run in failed[:10]]
+        more = ["..."] if len(failed) > len(lines) else []
+        raise RunError(
+            f"{len(failed)} of {len(study.runs)} runs failed; try again with --retry-failed\n"
+            + "\n".join([*lines, *more])
+        )

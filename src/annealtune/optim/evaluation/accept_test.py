@@ -1,0 +1,167 @@
+"""What the accept test compares: the loss of a minibatch, or something else, before and after."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.evaluation.minibatch import (
+    ClosureMinibatch,
+    GivenMinibatch,
+    Minibatch,
+    not_callable,
+    scalar,
+)
+from annealtune.optim.evaluation.objectives import Judge
+from annealtune.optim.evaluation.probe import Graph, Probe
+from annealtune.optim.evaluation.random_state import RandomState
+
+
+class AcceptTest:
+    """The two values of one accept test, and the gradient of its minibatch.
+
+    They are losses, or values of an objective, or of a judge: a function of the outputs and targets
+    that the closure returns beside the loss.
+    """
+
+    def __init__(
+        self,
+        owner: str,
+        probe: Probe,
+        minibatch: Minibatch,
+        objective: Callable[[], Any] | None,
+        judge: Judge | None,
+    ) -> None:
+        self._owner = owner
+        self._probe = probe
+        self._minibatch = minibatch
+        self.start = minibatch.start
+        self._judge = judge
+        self._value: float | None = None  # at the current point, once it is known
+        self._loss = math.nan
+        self._evaluate = objective or minibatch.evaluate
+        self._evaluates_loss = objective is None
+        # A closure is written for training and may enable gradients out of habit; a function that
+        # was written for the accept test enables them only if it needs them.
+        self._evaluates_closure = objective is None and isinstance(minibatch, ClosureMinibatch)
+        self._graph: Graph = "never" if self._evaluates_closure else "if-enabled"
+        self._inputs: list[Tensor] = []  # with gradients of their own, as in adversarial training
+
+    def backpropagate(self) -> Any:
+        """Return the loss with its gradient in place, whatever of that the closure does itself."""
+        minibatch = self._minibatch
+        if not isinstance(minibatch, ClosureMinibatch):
+            compared = minibatch.compared()
+            self._loss = scalar(self._owner, "loss", compared)
+            if self._evaluates_loss and self._probe.mode == "train":
+                self._value = self._loss
+            return minibatch.returned if isinstance(minibatch, GivenMinibatch) else compared
+        with self._probe.first_forward() as watch:
+            loss, *judged = self._parts(minibatch.evaluate())
+        self._loss = scalar(self._owner, "closure", loss)
+        # A backward for the sake of the inputs does not count, once its gradients are reset.
+        if not (watch.called_backward and minibatch.has_gradient()):
+            minibatch.differentiate(loss)
+        if self._evaluates_loss and self._probe.mode == "train":
+            self._value = self._loss
+            if judged and math.isfinite(self._loss):
+                end = RandomState.capture()
+                self._value = self._judged(*judged)
+                end.restore()
+        if self._evaluates_closure:
+            self._inputs = self._probe.inputs_among(watch.read.values()) if watch.read else []
+            if self._inputs:
+                self._graph = "and-backward"
+            elif watch.calls_grad:
+                self._graph = "always"
+        return loss.detach() if isinstance(loss, Tensor) else loss
+
+    def before(self) -> float:
+        """Return what the accept test compares with, at the current point.
+
+        A loss that is not finite comes first: its gradient leads nowhere, however well an
+        objective such as the accuracy may hide that.
+
+        Raises:
+            NonFiniteLossError: if the loss is finite and what is compared instead is not.
+        """
+        if not math.isfinite(self._loss):
+            return self._loss
+        value = self.after() if self._value is None else self._value
+        if not math.isfinite(value) and (self._judge is not None or not self._evaluates_loss):
+            compared = "accept_on" if self._evaluates_loss else "objective"
+            raise NonFiniteLossError(
+                f"{self._owner}.step({compared}): the value at the current weights must be finite, "
+                f"got {value!r} where the loss is {self._loss:.6g}; the weights are unchanged"
+            )
+        return value
+
+    def after(self) -> float:
+        """Return what the accept test measures at the point where the weights are now.
+
+        Broken weights show in a loss; an objective such as the accuracy would not tell.
+        """
+        with self._probe.replay(
+            self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
+        ):
+            result = self._evaluate()
+            if self._evaluates_loss:
+                loss, *judged = self._parts(result)
+                value = scalar(self._owner, "closure", loss)
+                return self._judged(*judged) if judged and math.isfinite(value) else value
+            value = scalar(self._owner, "objective", result)
+        return value if self._probe.weights_are_finite() else math.nan
+
+    def _parts(self, result: Any) -> tuple[Any, ...]:
+        """Return the loss and, where a judge needs them, outputs and targets."""
+        if not isinstance(result, tuple):
+            if self._judge is None:
+                return (result,)
+            raise TypeError(
+                f"{self._owner}(accept_on=...) needs a closure that returns (loss, outputs, "
+                f"targets), got {_shown(result)}"
+            )
+        if len(result) != 3:
+            raise TypeError(
+                f"{self._owner}.step(closure): the closure must return the loss or (loss, outputs, "
+                f"targets), got a tuple of {len(result)}"
+            )
+        return result if self._judge is not None else result[:1]
+
+    def _judged(self, outputs: Any, targets: Any) -> float:
+        assert self._judge is not None
+        with torch.no_grad():
+            return scalar(self._owner, "accept_on", self._judge(outputs, targets))
+
+
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}" if isinstance(value, Tensor) else repr(value)
+
+
+def check_way(
+    owner: str, closure: Any, loss: Any, probe: Any, objective: Any, judge: Judge | None
+) -> None:
+    """Refuse arguments of a step that contradict each other."""
+    if judge is not None and (closure is None or objective is not None):
+        raise TypeError(
+            f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be given "
+            "a closure that returns (loss, outputs, targets) and no objective=..., got "
+            f"{'an objective' if objective is not None else 'no closure'}"
+        )
+    if closure is not None and loss is not None:
+        raise TypeError(
+            f"{owner}.step() must be given a closure or loss=..., got both of these; write "
+            "opt.step(lambda: loss_fn(...))"
+        )
+    if closure is not None and probe is not None:
+        raise TypeError(
+            f"{owner}.step(closure) must not be given probe=...: the closure is evaluated again, "
+            f"got {probe!r}"
+        )
+    if objective is not None and not callable(objective):
+        raise not_callable(owner, "objective", objective)

@@ -1,0 +1,1 @@
+"""What a setting writes: options of the groups and of the loop; which values are allowed."""

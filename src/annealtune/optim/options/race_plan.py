@@ -1,0 +1,85 @@
+"""What the races of a run are to be: the arguments of a SelfTuner, checked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from torch.optim import Optimizer
+
+from annealtune.annealing import Neighborhood
+from annealtune.annealing.arguments import count, positive
+from annealtune.annealing.race import allowance
+from annealtune.optim.evaluation.objectives import Objective
+from annealtune.optim.options.checks import direction
+from annealtune.optim.options.controls import Controls
+
+
+@dataclasses.dataclass(frozen=True)
+class RacePlan:
+    """The arguments of `SelfTuner` that its races depend on.
+
+    Attributes:
+        on_host: whether idle arms lie in host memory.
+        sign: -1 where the loss is maximized.
+    """
+
+    total_steps: int | None
+    around: float | None
+    neighborhood: Neighborhood | None
+    objective: Objective | None
+    on_host: bool
+    sign: float
+
+    @classmethod
+    def checked(
+        cls,
+        base: Optimizer,
+        total_steps: Any,
+        around: Any,
+        neighborhood: Any,
+        objective: Any,
+        idle: Any,
+    ) -> RacePlan:
+        """Return the plan, before anything has changed.
+
+        Raises:
+            TypeError, ValueError: if an argument breaks its rule.
+        """
+        if total_steps is not None:
+            total_steps = count("SelfTuner(total_steps=...)", total_steps, least=1)
+        if neighborhood is not None:
+            neighborhood = _raceable(base, neighborhood, total_steps)
+        if around is not None:
+            if neighborhood is not None and "lr" in neighborhood.options:
+                raise ValueError(
+                    "SelfTuner(around=..., neighborhood=...) must be given one of the two where H "
+                    f"sets lr, got around={around!r} too"
+                )
+            around = positive("SelfTuner(around=...)", around)
+        if objective is not None and not callable(objective):
+            raise TypeError(
+                "SelfTuner(objective=...) must be a function without arguments that returns a "
+                f"number, got {objective!r}"
+            )
+        if idle not in ("device", "host"):
+            raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
+        sign = direction("SelfTuner", base)
+        return cls(total_steps, around, neighborhood, objective, idle == "host", sign)
+
+
+def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:
+    """Return the H that was given, if there is a race that fits it."""
+    fitting = Controls("SelfTuner", base, None, None).fit(neighborhood)
+    if len(fitting) < 2:
+        raise ValueError(
+            f"SelfTuner(neighborhood=...) must hold at least two settings that "
+            f"{type(base).__name__} takes, for a race needs two arms, got {fitting!r}"
+        )
+    if not allowance(total_steps).fits(len(fitting)):
+        raise ValueError(
+            f"SelfTuner(total_steps={total_steps}, neighborhood=...): a race of {len(fitting)} "
+            "settings must fit into the run, but would make more extra steps than it allows; take "
+            "fewer settings or more steps"
+        )
+    return fitting

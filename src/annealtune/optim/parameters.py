@@ -1,0 +1,63 @@
+"""The parameters of an optimizer and their gradients; the modules of a model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters of all groups, in their order."""
+    parameters: list[Tensor] = []
+    for group in optimizer.param_groups:
+        parameters += group["params"]
+    return parameters
+
+
+def modules_of(model: nn.Module | None) -> list[nn.Module]:
+    """Return a model with everything in it; nothing where there is none."""
+    return [] if model is None else list(model.modules())
+
+
+def gradients_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the gradients of the parameters that have one."""
+    return [p.grad for p in parameters_of(optimizer) if p.grad is not None]
+
+
+def has_gradient(optimizer: Optimizer) -> bool:
+    """Tell whether a gradient is there that is not zero."""
+    return any(bool(_values(gradient).any()) for gradient in gradients_of(optimizer))
+
+
+def gradients_are_finite(optimizer: Optimizer) -> bool:
+    """Tell whether no gradient is NaN or infinite: one that overflowed makes no step."""
+    return all(bool(_values(g).isfinite().all()) for g in gradients_of(optimizer))
+
+
+def check_gradients(owner: str, optimizer: Optimizer) -> None:
+    """Check that there is a gradient and that it can be undone.
+
+    Raises:
+        TypeError: if a gradient is sparse.
+        ValueError: if no parameter has one.
+    """
+    has_one = False
+    for p in parameters_of(optimizer):
+        if p.grad is None:
+            continue
+        has_one = True
+        if p.grad.layout != torch.strided:
+            raise TypeError(
+                f"{owner}.step: gradients must be dense, got a sparse one; build the embedding "
+                "with sparse=False"
+            )
+    if not has_one:
+        raise ValueError(
+            f"{owner}.step: at least one parameter must have a gradient, got none; call "
+            "loss.backward() first, or pass a closure"
+        )
+
+
+def _values(gradient: Tensor) -> Tensor:
+    return gradient._values() if gradient.is_sparse else gradient

@@ -1,0 +1,1 @@
+"""Steps and stretches that can be taken back: the tentative step, the race and its arms."""

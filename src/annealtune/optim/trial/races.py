@@ -1,0 +1,340 @@
+"""The races of a run: which arms start, what is made of the winner, when it is over."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+
+from annealtune.annealing import Setting
+from annealtune.annealing.neighborhood import restored
+from annealtune.annealing.race import Allowance, allowance, upward_belief
+from annealtune.annealing.race_info import RaceInfo
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.annealing_state import restore_generator, saved_generator
+from annealtune.optim.evaluation.guards import Buffers, rewound
+from annealtune.optim.evaluation.minibatch import Minibatch
+from annealtune.optim.history import History
+from annealtune.optim.options.group_rates import GroupRates
+from annealtune.optim.options.race_plan import RacePlan
+from annealtune.optim.parameters import gradients_are_finite, has_gradient, modules_of
+from annealtune.optim.part import Part
+from annealtune.optim.trial.centre import known_centre, relative_centre
+from annealtune.optim.trial.race import MOST_SPOILT, Race
+from annealtune.optim.trial.run_state import check_state
+
+# Rates of the arms: this factor apart, this many on each side of the centre.
+_SPACING, _ON_EACH_SIDE = 4.0, 2
+# Where every arm broke, the next race is held this far below.
+_FAR_BELOW = _SPACING**3
+# Steps without any gradient after which a word is due.
+_LONG_WAIT = 100
+
+
+class Races(Part):
+    """Finds the setting of a run by one race, or by a few where the lowest rate wins.
+
+    Attributes:
+        infos: the races that are over.
+        race: the one that is on.
+    """
+
+    def __init__(
+        self,
+        base: Optimizer,
+        model: nn.Module | None,
+        rates: GroupRates,
+        history: History,
+        plan: RacePlan,
+        seed: int,
+    ) -> None:
+        self._base = base
+        self._model = model
+        self._rates = rates
+        self._history = history
+        self._plan = plan
+        # The incumbent of an H that is given.
+        self._own_arm = _present(base, plan.neighborhood or ())
+        self._rng = random.Random(seed)
+        self._centre = math.nan  # until there is a gradient
+        self._waited = 0
+        self._spoilt = 0  # minibatches in a row whose gradient was not finite
+        self.infos: list[RaceInfo] = []
+        self.race: Race | None = None
+
+    def begin(self, step: int, before: Buffers | None) -> Setting | None:
+        """Start the first race as soon as there is a gradient, from the buffers before its forward.
+
+        In a run that is too short for a race the centre is returned, to be held.
+        """
+        if not self._has_gradient(step, before):
+            return None
+        self._centre = self._find_centre()
+        settings = self._first_arms()
+        if not settings:
+            return self._hold_centre(step)
+        with rewound(before, modules_of(self._model)):
+            self.race = self._started(settings, step)
+        return None
+
+    def step(
+        self, minibatch: Minibatch, step: int, before: Buffers | None = None
+    ) -> Setting | None:
+        """Race on one minibatch; return what to train with from here on, once that is known."""
+        race = self.race
+        assert race is not None
+        race.step(minibatch, before)  # every arm steps; those that clearly lose are dropped
+        if not race.is_over:
+            return None
+        race.arms.unseal()  # the winner is brought into the model, the others go
+        return self._after_all_broke(race, step) if race.all_broke else self._finish(race, step)
+
+    @property
+    def rate(self) -> float:
+        """The rate of the arm that leads; 0 before the first race."""
+        return 0.0 if self.race is None else _rate(self.race.settings[self.race.arms.in_model])
+
+    @property
+    def extra_steps(self) -> int:
+        """Steps that the arms of all races made besides one a minibatch."""
+        if self.race is None:
+            return sum(info.extra_steps for info in self.infos)
+        return self.race.extra_steps + sum(info.extra_steps for info in self._before(self.race))
+
+    def _before(self, race: Race) -> list[RaceInfo]:
+        """Return the races before one; it may be among them if its end was interrupted."""
+        return [info for info in self.infos if info.step < race.began]
+
+    def _finish(self, race: Race, step: int) -> Setting | None:
+        """Draw the winner; go on from it, or start again at the rate that is made of it."""
+        incumbent, falling = self._incumbent(race), _falling(race.settings)
+        outcome = race.verdict(incumbent, falling, self._rng)
+        if self._plan.neighborhood is None and self._plan.objective is None:
+            if not self._is_relative:
+                outcome = race.standings.steadier(outcome, incumbent, falling)
+            outcome = race.standings.safer(outcome, falling)
+        winner = race.settings[outcome.winner]
+        below = self._below(race.settings, winner)
+        chosen = winner if below else self._believed(winner, race.settings)
+        # An arm that has had this rate all along is exactly where the base would be with it.
+        arm = None if below else _live_arm(race, chosen)
+        if arm is None:
+            race.arms.start_again()
+        else:
+            race.arms.switch_to(arm)
+        info = race.info(step, *outcome, _rate(chosen), restarted=arm is None)
+        self._note(info, race, step)
+        self.race = self._started(below, step + 1) if below else None
+        return None if below else chosen
+
+    def _after_all_broke(self, race: Race, step: int) -> Setting | None:
+        """Start again far below, or with the incumbent of an H.
+
+        Raises:
+            NonFiniteLossError: if there never was a finite loss.
+        """
+        if race.standings.minibatches == 0:
+            raise _broken_from_the_start(race.standings.spoilt)
+        chosen = race.settings[self._incumbent(race)]
+        if self._plan.neighborhood is None:
+            chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
+        race.arms.start_again()
+        info = race.info(step, None, "all broke", _rate(chosen), restarted=True)
+        self._note(info, race, step)
+        self.race = None
+        self._centre = _rate(chosen)
+        if self._plan.neighborhood is None and self._allowance().fits(3):
+            self.race = self._started(_rates(self._centre, -1, 1), step + 1)
+            return None
+        self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
+        return chosen
+
+    def _hold_centre(self, step: int) -> Setting:
+        self._history.say(
+            step,
+            f"{self._plan.total_steps} steps are too few for a race: the rate {self._centre:.3g} "
+            "is held; give around=... if you know a better one",
+        )
+        return Setting({"lr": self._centre})
+
+    def _has_gradient(self, step: int, before: Buffers | None) -> bool:
+        if has_gradient(self._base):
+            return self._is_finite(before)
+        self._waited += 1
+        if self._waited == _LONG_WAIT:
+            self._history.say(
+                step, f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
+            )
+        return False
+
+    def _is_finite(self, before: Buffers | None) -> bool:
+        """Pass over a minibatch whose gradient is broken: no centre can be found by it.
+
+        Raises:
+            NonFiniteLossError: if there are several in a row.
+        """
+        self._spoilt = 0 if gradients_are_finite(self._base) else self._spoilt + 1
+        if self._spoilt and before is not None:
+            before.put_back()
+        if self._spoilt >= MOST_SPOILT:
+            raise _broken_from_the_start(self._spoilt)
+        return self._spoilt == 0
+
+    def _find_centre(self) -> float:
+        if self._plan.around is not None:
+            return self._plan.around
+        if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
+            return math.nan  # every arm has its own
+        known = known_centre(self._base)
+        return relative_centre(self._base, self._rates) if known is None else known
+
+    def _first_arms(self) -> tuple[Setting, ...]:
+        """Return the settings of the first race: the H that was given, or rates around a centre."""
+        if self._plan.neighborhood is not None:
+            return tuple(Setting({"lr": self._centre, **s}) for s in self._plan.neighborhood)
+        for side in range(_ON_EACH_SIDE, 0, -1):
+            if self._allowance().fits(2 * side + 1):
+                return _rates(self._centre, -side, side)
+        return ()
+
+    def _allowance(self) -> Allowance:
+        return allowance(self._plan.total_steps, self.extra_steps)
+
+    def _started(self, settings: Sequence[Setting], step: int) -> Race:
+        return Race(
+            self._base,
+            self._model,
+            settings,
+            self._rates.apply,
+            self._allowance(),
+            began=step,
+            say=functools.partial(self._history.say, step),
+            sign=self._plan.sign,
+            objective=self._plan.objective,
+            on_host=self._plan.on_host,
+        )
+
+    def _incumbent(self, race: Race) -> int:
+        """Return the arm with what the run would have without this race."""
+        if self._plan.neighborhood is not None:
+            return self._own_arm
+        before = self._before(race)
+        rate = before[-1].rate if before else self._centre
+        distances = [abs(math.log(_rate(setting) / rate)) for setting in race.settings]
+        return distances.index(min(distances))
+
+    def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
+        """Return what is made of the winner: a rate above the centre is believed in part."""
+        if self._plan.neighborhood is not None or _rate(winner) <= self._centre:
+            return winner
+        belief = upward_belief(self._plan.total_steps, is_relative=self._is_relative)
+        believed = self._centre * (_rate(winner) / self._centre) ** belief
+        near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
+        return next(near, Setting({"lr": believed}))
+
+    @property
+    def _is_relative(self) -> bool:
+        """Whether the centre comes from the first gradient alone, and may be far off."""
+        return self._plan.around is None and known_centre(self._base) is None
+
+    def _below(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
+        """Return the arms of a further race if the winner has the lowest rate and one is allowed.
+
+        There is none above the highest rate: what wins there is not believed in full anyway.
+        """
+        is_lowest = _rate(winner) == min(map(_rate, settings))
+        if (
+            self._plan.neighborhood is None
+            and is_lowest
+            and self._allowance().fits(_ON_EACH_SIDE + 1)
+        ):
+            return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
+        return ()
+
+    def _note(self, info: RaceInfo, race: Race, step: int) -> None:
+        self.infos = [*self._before(race), info]
+        self._history.note(step, str(info))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data and tensors."""
+        races = {
+            "settings": None
+            if self._plan.neighborhood is None
+            else list(map(dict, self._plan.neighborhood)),
+            "centre": self._centre,
+            "waited": self._waited,
+            "spoilt": self._spoilt,
+            **saved_generator(self._rng),
+            "infos": [info.to_dict() for info in self.infos],
+            "race": None if self.race is None else self.race.state_dict(),
+        }
+        return {"races": races}
+
+    def check(self, state: Mapping[str, Any]) -> None:
+        """Refuse a state of another H, and a race of another model."""
+        state = state["races"]
+        given = state["settings"]
+        settings = None if given is None else [restored(options) for options in given]
+        own = None if self._plan.neighborhood is None else list(self._plan.neighborhood)
+        if settings != own:
+            raise ValueError(
+                "SelfTuner.load_state_dict: the state must come from a run with the same "
+                f"neighborhood, here {own}, got {settings}"
+            )
+        if state["race"] is not None:
+            check_state(self._base, self._model, state["race"]["arms"]["origin"])
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        state = state["races"]
+        restore_generator(self._rng, state)
+        self._centre, self._waited = state["centre"], state["waited"]
+        self._spoilt = state["spoilt"]
+        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
+        self.race = None
+        if state["race"] is not None:
+            settings = [restored(options) for options in state["race"]["settings"]]
+            self.race = self._started(settings, state["race"]["began"])
+            self.race.load_state_dict(state["race"])
+
+
+def _broken_from_the_start(minibatches: int) -> NonFiniteLossError:
+    return NonFiniteLossError(
+        "SelfTuner.step: loss and gradient at the first weights must be finite, got "
+        f"{minibatches} minibatches in a row where they are not; look at the data, the initial "
+        "weights and the loss"
+    )
+
+
+def _rate(setting: Setting) -> float:
+    return float(setting["lr"])
+
+
+def _rates(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
+    """Return rates a factor of 4 apart, from that power of it to this one."""
+    return tuple(Setting({"lr": centre * _SPACING**n}) for n in range(lowest, highest + 1))
+
+
+def _falling(settings: Sequence[Setting]) -> list[int]:
+    """Return the arms in falling order of their rate; none where rates do not tell them apart."""
+    rates = [_rate(setting) for setting in settings]
+    if len(set(rates)) < len(rates):
+        return []
+    return sorted(range(len(rates)), key=lambda arm: -rates[arm])
+
+
+def _live_arm(race: Race, setting: Setting) -> int | None:
+    """Return the arm that has trained with a setting all along, if it is still there."""
+    return next((arm for arm in race.standings.live if race.settings[arm] == setting), None)
+
+
+def _present(base: Optimizer, settings: Iterable[Setting]) -> int:
+    """Return the number of the setting that the base has now; the first if it has none of them."""
+    group = base.param_groups[0]
+    matches = (n for n, s in enumerate(settings) if all(group.get(o) == s[o] for o in s))
+    return next(matches, 0)

@@ -1,0 +1,129 @@
+"""Which settings of H were accepted when: a map of epochs and settings."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from annealtune.studies.records import RunRecord
+from annealtune.studies.statistics.measures import number
+
+from .style import HEIGHT, count_epochs, in_per_cent, label
+
+_LABELS = 24
+_SHADES = 10
+_NEVER = "#b8b8b8"
+
+
+class AcceptanceMap(NamedTuple):
+    """How often each setting was accepted, by epoch, over all seeds.
+
+    Attributes:
+        settings: the largest rate first.
+        epochs: in order.
+        rates: accepted / tried, a row a setting and a column an epoch; NaN where never tried.
+    """
+
+    settings: tuple[dict[str, Any], ...]
+    epochs: tuple[int, ...]
+    rates: NDArray[np.float64]
+
+    @property
+    def height(self) -> float:
+        """Inches that the map needs."""
+        return min(7.0, max(HEIGHT, 1.1 + 0.16 * len(self.settings)))
+
+
+def acceptance_map(runs: Sequence[RunRecord]) -> AcceptanceMap | None:
+    """Count what became of each setting in some runs; None if they recorded no moves."""
+    counts: dict[tuple[tuple[str, Any], ...], dict[int, list[float]]] = {}
+    for run in runs:
+        for line in run.moves:
+            epoch = number(line, "epoch")
+            for move in _moves(line):
+                tried, accepted = number(move, "tried"), number(move, "accepted")
+                if not epoch or epoch < 1 or not tried or accepted is None:
+                    continue
+                key = tuple(sorted((name, _plain(v)) for name, v in move["setting"].items()))
+                count = counts.setdefault(key, {}).setdefault(int(epoch), [0.0, 0.0])
+                count[0] += tried
+                count[1] += accepted
+    if not counts:
+        return None
+    keys = sorted(counts, key=_order, reverse=True)
+    last = max(epoch for by_epoch in counts.values() for epoch in by_epoch)
+    rates = np.full((len(keys), last), np.nan)
+    for row, key in enumerate(keys):
+        for epoch, (tried, accepted) in counts[key].items():
+            rates[row, epoch - 1] = accepted / tried
+    return AcceptanceMap(tuple(dict(key) for key in keys), tuple(range(1, last + 1)), rates)
+
+
+def draw_acceptance(axes: Axes, found: AcceptanceMap) -> Axes:
+    """Draw a map: the lighter, the more often accepted; grey where never tried."""
+    height, width = found.rates.shape
+    colours = colormaps["viridis"].resampled(_SHADES).with_extremes(bad=_NEVER)
+    image = axes.imshow(
+        found.rates,
+        aspect="auto",
+        interpolation="none",
+        extent=(0.5, width + 0.5, height - 0.5, -0.5),
+        cmap=colours,
+        vmin=0,
+        vmax=1,
+    )
+    every = -(-height // _LABELS)
+    axes.set_yticks(range(0, height, every), [_name(each) for each in found.settings[::every]])
+    axes.tick_params(axis="y", length=0, labelsize=8)
+    axes.grid(visible=False)
+    count_epochs(axes)
+    keys = {key for setting in found.settings for key in setting}
+    if len(keys) == 1:
+        axes.set_ylabel(label({"lr": "learning rate"}.get(*keys, *keys)))
+    bar = axes.figure.colorbar(image, ax=axes, label="accepted / tried", pad=0.02, aspect=28)
+    bar.outline.set_visible(False)
+    in_per_cent(bar.ax)
+    return axes
+
+
+def _moves(line: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the settings of an epoch's record; those of another form are none."""
+    moves = line.get("settings")
+    if not isinstance(moves, list):
+        return []
+    return [
+        move for move in moves if isinstance(move, dict) and isinstance(move.get("setting"), dict)
+    ]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that can be counted: lists, such as betas, are tuples again."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _name(setting: dict[str, Any]) -> str:
+    if len(setting) == 1:
+        return label(_text(*setting.values()))
+    return label(", ".join(f"{key} {_text(value)}" for key, value in setting.items()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        return " / ".join(map(_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _order(key: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    """Numbers by size, whatever else by its text after them; the rate counts first."""
+    ordered = sorted(key, key=lambda item: (item[0] != "lr", item[0]))
+    return tuple(
+        (name, 1, float(value), "")
+        if isinstance(value, int | float)
+        else (name, 0, 0.0, str(value))
+        for name, value in ordered
+    )

@@ -1,0 +1,35 @@
+"""Every key of a run, its rule and its default. Known without importing torch.
+
+- `RunConfig`: the run itself (`run_config.py`);
+- one block of options a method (`blocks.py`), made of what several of them share: H
+  (`neighborhood.py`), temperature and strategy (`annealing.py`); `values.py`: kinds of values;
+- `from_values`, `read_toml`, `assign`: from text to a config, or to an error (`reading.py`).
+"""
+
+from .reading import assign, from_values, read_toml
+from .run_config import (
+    DEFAULT_METHOD,
+    ENVIRONMENT,
+    FREE_KEYS,
+    MOST_THREADS,
+    STUDY_TABLES,
+    MethodName,
+    RunConfig,
+    is_block,
+)
+from .values import Options
+
+__all__ = [
+    "RunConfig",
+    "is_block",
+    "assign",
+    "from_values",
+    "read_toml",
+    "DEFAULT_METHOD",
+    "ENVIRONMENT",
+    "FREE_KEYS",
+    "MOST_THREADS",
+    "STUDY_TABLES",
+    "MethodName",
+    "Options",
+]

@@ -1,0 +1,116 @@
+"""From a file or plain data to a config, and what is wrong with one: key, rule and value."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from annealtune.errors import ConfigError, did_you_mean
+
+from .run_config import ENVIRONMENT, STUDY_TABLES, RunConfig
+
+# 'rate' is nearer to 'strategy' than difflib's own threshold.
+_NEAR = 0.75
+
+
+def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
+    """Check plain data and return the config.
+
+    Raises:
+        ConfigError: naming every bad key, its value and its rule.
+    """
+    try:
+        return RunConfig.model_validate(
+            {k: v for k, v in values.items() if k not in (ENVIRONMENT, *STUDY_TABLES)}
+        )
+    except ValidationError as error:
+        lines = [_explain(detail) for detail in error.errors()]
+        raise ConfigError(f"{source}: " + "\n".join(lines)) from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: if it cannot be read or is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # also for text that is not UTF-8, and numbers that are too long
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+
+
+def assign(values: dict[str, Any], assignment: str) -> None:
+    """Set one key from text such as ``sgd-sa.temperature=0.5``; the value is written as in TOML.
+
+    Raises:
+        ConfigError: if it is not KEY=VALUE.
+
+    Example:
+        >>> values = {}
+        >>> assign(values, "sgd-sa.lr=[0.1, 0.01]")
+        >>> values
+        {'sgd-sa': {'lr': [0.1, 0.01]}}
+    """
+    key, equals, text = assignment.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"--set {assignment!r}: must be KEY=VALUE, such as sgd.lr=0.1")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except ValueError:  # not TOML: plain text
+        value = text.strip()
+    *tables, last = key.strip().split(".")
+    for table in tables:
+        values = values.setdefault(table, {})
+        if not isinstance(values, dict):
+            raise ConfigError(f"--set {assignment!r}: {table!r} is not a table of options")
+    values[last] = value
+
+
+def _explain(detail: Any) -> str:
+    """Return one line about one fault, from what pydantic says of it: key, rule and value."""
+    key = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return _unknown_key([str(part) for part in detail["loc"]])
+    if detail["type"] == "model_type":
+        return f"{key}: must be a table of options, got {_short(detail['input'])}"
+    if detail["type"] == "missing":
+        return f"{key}: must be given, got {_short(detail['input'])}"
+    message = detail["msg"].removeprefix("Value error, ")
+    message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
+    if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
+        return str(detail["ctx"]["error"])
+    received = "" if detail["type"] == "value_error" else f", got {_short(detail['input'])}"
+    return f"{key}: {message}{received}"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]} ..."
+
+
+def _unknown_key(path: list[str]) -> str:
+    model: Any = RunConfig
+    for part in path[:-1]:
+        if not part.isdigit():  # the place in a list
+            fields = model.model_fields.items()
+            model = _model_in(
+                next(field.annotation for name, field in fields if part in (name, field.alias))
+            )
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    hint = did_you_mean(path[-1], known, cutoff=_NEAR) or f"; known keys: {', '.join(known)}"
+    return f"{'.'.join(path)}: unknown key{hint}"
+
+
+def _model_in(annotation: Any) -> Any:
+    """Return the block that an annotation is, or that its list holds."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next(filter(None, map(_model_in, get_args(annotation))), None)

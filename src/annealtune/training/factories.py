@@ -1,0 +1,65 @@
+"""What a user names as ``package.module:factory``: data sets, models, objectives, strategies.
+
+Imports nothing heavy, so that a typo is answered at once.
+"""
+
+import importlib
+from collections.abc import Callable
+
+from annealtune.errors import ConfigError, did_you_mean
+
+
+def is_factory(name: str) -> bool:
+    """Tell whether a name is meant as ``package.module:factory``."""
+    return ":" in name
+
+
+def split_factory(key: str, name: str) -> tuple[str, str]:
+    """Return the module and the attribute that ``package.module:factory`` names.
+
+    Raises:
+        ConfigError: If the form is wrong.
+
+    Example:
+        >>> split_factory("model", "collections:Counter")
+        ('collections', 'Counter')
+    """
+    module, _, attribute = name.partition(":")
+    if not attribute.isidentifier() or not all(map(str.isidentifier, module.split("."))):
+        raise ConfigError(f"{key} = {name!r}: must have the form package.module:factory")
+    return module, attribute
+
+
+def import_factory(key: str, name: str) -> Callable[..., object]:
+    """Import what ``package.module:factory``, the value of a key, points to.
+
+    Raises:
+        ConfigError: If the form is wrong, the import fails or the thing cannot be called.
+
+    Example:
+        >>> import_factory("model", "collections:Counter")("aab")["a"]
+        2
+    """
+    module_name, attribute = split_factory(key, name)
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:  # the module is the user's: whatever it raises, say where
+        raise ConfigError(
+            f"{key} = {name!r}: importing {module_name} failed: {in_one_line(error)}; "
+            "is its folder on PYTHONPATH?"
+        ) from error
+    factory: Callable[..., object] | None = getattr(module, attribute, None)
+    if factory is None:
+        hint = did_you_mean(attribute, vars(module))
+        raise ConfigError(f"{key} = {name!r}: {module_name} has no {attribute!r}{hint}")
+    if not callable(factory):
+        raise ConfigError(
+            f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
+        )
+    return factory
+
+
+def in_one_line(error: Exception) -> str:
+    """Return an exception as one line: its type and its text."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

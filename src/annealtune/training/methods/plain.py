@@ -1,0 +1,73 @@
+"""The methods that tune nothing: a torch optimizer whose rate follows a fixed shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp import GradScaler
+from torch.optim import Optimizer
+
+from annealtune.training.config import RunConfig
+from annealtune.training.config.blocks import ScheduledSgdOptions, SgdOptions
+
+from .counted_minibatch import CountedMinibatch
+from .method import Method
+
+
+def build_plain(
+    config: RunConfig, model: nn.Module, steps_per_epoch: int, scaler: GradScaler | None
+) -> Plain:
+    """Build sgd, scheduled-sgd, sgd-momentum or adamw."""
+    kind = torch.optim.AdamW if config.method == "adamw" else torch.optim.SGD
+    arguments = config.options.model_dump(exclude={"factor", "milestones"})
+    return Plain(kind(model.parameters(), **arguments), _shape(config, steps_per_epoch), scaler)
+
+
+def _shape(config: RunConfig, steps_per_epoch: int) -> Callable[[int], float]:
+    """Return the factor of the first rate at each step, from 0."""
+    options = config.options
+    if isinstance(options, SgdOptions):
+        return lambda _: 1.0
+    if isinstance(options, ScheduledSgdOptions):
+        factor = options.factor
+        starts = [math.ceil(share * config.epochs - 1e-9) for share in options.milestones]
+        return lambda step: factor ** sum(step // steps_per_epoch >= start for start in starts)
+    total = config.epochs * steps_per_epoch
+    return lambda step: 0.5 * (1 + math.cos(math.pi * step / total))
+
+
+class Plain(Method):
+    """A torch optimizer whose first rate is multiplied by the shape at each step."""
+
+    def __init__(
+        self, optimizer: Optimizer, shape: Callable[[int], float], scaler: GradScaler | None
+    ) -> None:
+        super().__init__(optimizer, scaler)
+        self._first_rate = optimizer.param_groups[0]["lr"]
+        self._shape = shape
+        self._step = 0
+
+    def step(self, minibatch: CountedMinibatch) -> None:
+        """Make one plain step."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._first_rate * self._shape(self._step)
+        self._step += 1
+        self._optimizer.zero_grad()
+        self._descend(minibatch.loss(), self._scaler)
+
+    def readings(self) -> dict[str, float]:
+        """Return the rate of the last step."""
+        return {"rate": self._optimizer.param_groups[0]["lr"]}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs."""
+        return {**super().state_dict(), "step": self._step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        super().load_state_dict(state)
+        self._step = state["step"]

@@ -1,0 +1,129 @@
+"""From a config to the method that makes its steps."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp import GradScaler
+
+from annealtune.annealing import STRATEGIES, Strategy
+from annealtune.errors import ConfigError
+from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StochasticSA
+from annealtune.training.config import RunConfig, blocks
+from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOptions
+from annealtune.training.factories import import_factory, in_one_line, is_factory
+
+from .annealed import Tuned
+from .criterion import Criterion
+from .gradient_free import GradientFree
+from .loop_options import LoopOptions
+from .method import Method
+from .next_minibatch import NextMinibatch
+from .parameter_groups import parameter_groups
+from .plain import build_plain
+from .self_tuned import build_self_tuned
+
+
+def build(
+    config: RunConfig,
+    model: nn.Module,
+    steps_per_epoch: int,
+    scaler: GradScaler | None,
+    loop: LoopOptions | None = None,
+) -> Method:
+    """Build the method of a config for a model.
+
+    Args:
+        config: names the method and holds its options.
+        model: whose parameters are trained.
+        steps_per_epoch: for schedules that follow the steps.
+        scaler: scales the loss of fp16 runs.
+        loop: what H may set besides the options of the optimizer.
+
+    Raises:
+        ConfigError: if options and model do not fit together.
+    """
+    options = config.options
+    if isinstance(options, blocks.SelfTunedOptions):
+        return build_self_tuned(config, options, model, config.epochs * steps_per_epoch, scaler)
+    if isinstance(options, blocks.SsaOptions):
+        return GradientFree(_stochastic_sa(config, options, model), options.objective)
+    if isinstance(options, blocks.TunedOptions | blocks.RandomRateOptions):
+        return _tuned(config, options, model, scaler, loop or LoopOptions())
+    return build_plain(config, model, steps_per_epoch, scaler)
+
+
+def _tuned(
+    config: RunConfig,
+    options: blocks.TunedOptions | blocks.RandomRateOptions,
+    model: nn.Module,
+    scaler: GradScaler | None,
+    loop: LoopOptions,
+) -> Tuned:
+    neighborhood = options.neighborhood()
+    arguments: dict[str, Any] = {
+        "model": model,
+        "neighborhood": neighborhood,
+        "group_scales": options.scales,
+        "epochs": config.epochs,
+        "seed": config.seeds["decision_seed"],
+        "loop": loop.set_by(config.method, neighborhood, model),
+    }
+    on, batch = "loss", "same"
+    if isinstance(options, blocks.TunedOptions):
+        on, batch = options.accept_on, options.accept_batch
+        arguments["strategy"] = _strategy(config, options)
+        if arguments["strategy"] is None:
+            arguments["temperature"] = options.schedule()
+        if on == "error" and batch == "same" and scaler is None:  # the closure's outputs tell it
+            arguments["accept_on"] = "error"
+    else:
+        arguments["temperature"] = math.inf
+    groups = parameter_groups(config.method, options.scales, model)
+    tuner: EmbeddedTuner
+    if isinstance(options, blocks.AdamwSaOptions):
+        tuner = EmbeddedTuner(torch.optim.AdamW(groups, lr=neighborhood[0]["lr"]), **arguments)
+    else:
+        preset = options.preset if isinstance(options, blocks.SgdSaOptions) else None
+        tuner = SGDSA(groups, preset=preset, batch_size=config.batch_size, **arguments)
+    criterion = Criterion(config.method, on, batch, model)
+    if batch == "next":
+        return NextMinibatch(tuner, criterion, loop, model)
+    return Tuned(tuner, criterion, loop, scaler)
+
+
+def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Module) -> StochasticSA:
+    below = options.shrink_below
+    if below is None:
+        below = Shrinking().below if options.preset == "paper-code" else 0.0
+    strategy = _strategy(config, options)
+    return StochasticSA(
+        model,
+        radius=Shrinking(options.radius, below=below, factor=options.shrink_factor),
+        preset=options.preset,
+        temperature=options.schedule() if strategy is None else None,
+        strategy=strategy,
+        epochs=config.epochs,
+        batch_size=config.batch_size,
+        scaling=options.scaling,
+        seed=config.seeds["decision_seed"],
+    )
+
+
+def _strategy(config: RunConfig, options: AnnealingOptions) -> Strategy | None:
+    """Make the strategy; None is simulated annealing as the optimizer makes it itself."""
+    if options.strategy == DEFAULT_STRATEGY:
+        return None
+    if not is_factory(options.strategy):
+        return options.make_strategy(STRATEGIES[options.strategy], config.epochs)
+    key = f"{config.method}.strategy"
+    cls: Any = import_factory(key, options.strategy)
+    if not isinstance(cls, type):
+        raise ConfigError(f"{key} = {options.strategy!r}: must be a class, got {cls!r}")
+    try:
+        return options.make_strategy(cls, config.epochs)
+    except Exception as error:  # the class is the user's: whatever it raises, say where
+        raise ConfigError(f"{key} = {options.strategy!r}: {in_one_line(error)}") from error

@@ -1,0 +1,27 @@
+"""What a run leaves on disk.
+
+- `directory.py`: all of it, locked; `checkpoint.py`: what a run continues from; `records.py`: what
+  is written of every epoch; `provenance.py`: versions and machine;
+- `files.py`: how anything is written.
+"""
+
+from pathlib import Path
+
+from annealtune.errors import ConfigError
+
+CONFIG_FILE = "config.toml"
+
+
+def is_run(path: Path) -> bool:
+    """Tell whether a directory holds a run. Known without importing torch."""
+    return (path / CONFIG_FILE).is_file()
+
+
+def require_run(path: Path) -> None:
+    """Check that a directory holds a run.
+
+    Raises:
+        ConfigError: if it does not.
+    """
+    if not is_run(path):
+        raise ConfigError(f"{path}: is not a run directory: it has no {CONFIG_FILE}")

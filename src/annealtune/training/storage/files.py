@@ -1,0 +1,107 @@
+"""Writing so that a crash or a full disk never leaves half a file, or an unexplained error."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from annealtune.errors import RunError
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn what the disk refuses into an error that says what to do.
+
+    Raises:
+        RunError: if the disk is full or not writable.
+    """
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        reason = "no space left" if full else error.strerror or str(error)
+        raise RunError(
+            f"{path}: cannot be written: {reason}. What was saved before is intact: make room or "
+            "allow writing, then continue with --resume"
+        ) from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a place to write to; what is there in the end takes the place of ``path`` at once.
+
+    Raises:
+        RunError: if the disk is full or not writable; the old content is still there.
+    """
+    scratch = scratch_of(path)
+    with explained(path):
+        try:
+            yield scratch
+            force_to_disk(scratch)
+            scratch.replace(path)
+            force_to_disk(path.parent)
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.unlink()
+            raise
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a reader finds the old content or the new one, never a part.
+
+    Raises:
+        RunError: if the disk is full or not writable; the old content is still there.
+    """
+    with replacing(path) as scratch:
+        scratch.write_bytes(content)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain data atomically; numbers that are not finite become null."""
+    write_atomically(path, json.dumps(finite(content), indent=2, allow_nan=False).encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote.
+
+    Raises:
+        RunError: if it cannot be read, or is something else.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise RunError(f"{path}: cannot be read: it must hold a JSON object")
+    return content
+
+
+def scratch_of(path: Path) -> Path:
+    """Return where a file is written before it is complete."""
+    return path.with_name(path.name + ".tmp")
+
+
+def finite(value: Any) -> Any:
+    """Return plain data with None in place of numbers that JSON does not know."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
+
+
+def force_to_disk(path: Path) -> None:
+    """Wait until a file or a folder is on disk, not only on its way."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,102 @@
+"""The program as a whole: help for all, an exit code, nothing imported that is not needed."""
+
+import importlib.util
+import sys
+
+import pytest
+
+from annealtune import cli
+from annealtune.errors import ConfigError
+
+
+def test_the_help_lists_every_command_with_a_line_about_it(annealtune, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = annealtune("--help")
+    assert code == 0
+    assert "--debug" in out
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  "))
+    for command in ("train", "config", "evaluate", "inspect", "study", "report", "reproduce"):
+        assert len(lines[command]) > 20
+    assert lines["train"] == "Train one model and keep its best weights."
+
+
+def test_every_command_is_found_in_its_file(annealtune):
+    for command in cli.COMMANDS:
+        code, out, _ = annealtune(command, "--help")
+        assert (code, f" {command} [OPTIONS]" in out) == (0, True)
+    for file in set(cli.COMMANDS.values()):
+        named = {name for name, home in cli.COMMANDS.items() if home == file}
+        assert set(cli._commands_of(file)) == named
+
+
+def test_a_command_with_a_typo(annealtune):
+    code, _, err = annealtune("trian")
+    assert code == 2
+    assert "Did you mean 'train'?" in err
+
+
+def test_without_arguments(annealtune):
+    _, out, err = annealtune()
+    assert "Usage" in out + err
+
+
+def test_a_traceback_on_request(annealtune, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["annealtune", "train", "--epochs", "0", "--debug"])
+    with pytest.raises(ConfigError):
+        cli.main()
+
+
+# --- From nothing ---
+
+
+HEAVY = {"torch", "numpy", "scipy", "sklearn", "safetensors", "matplotlib"}
+
+# Ends as the program does and names, as its last line, what was imported on the way.
+WATCHED = """
+import atexit, sys
+from annealtune.cli import main
+atexit.register(lambda: print(*sys.modules, file=sys.stderr))
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["train", "--help"], 0),
+        (["config"], 0),
+        (["train", "--epocs", "3"], 2),
+        (["train", "--epochs", "0"], 2),
+        (["train", "--model", "vgg17"], 2),
+        (["train", "missing.toml"], 2),
+        (["inspect", "missing"], 2),
+        (["evaluate", "missing"], 2),
+        (["unknown"], 2),
+    ],
+)
+def test_help_and_usage_errors_import_nothing_heavy(run_cold, tmp_path, arguments, code):
+    done = run_cold(sys.executable, "-W", "error", "-c", WATCHED, *arguments)
+    assert done.returncode == code, done.stderr
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert "annealtune" in imported
+    assert imported & HEAVY == set()
+    assert list(tmp_path.iterdir()) == []
+    if arguments[0] in ("train", "config", "inspect", "evaluate"):
+        assert not [name for name in imported if name.startswith("annealtune.studies")]
+
+
+def test_python_m_annealtune(run_cold):
+    done = run_cold(sys.executable, "-m", "annealtune", "config", "--epochs", "3")
+    assert done.returncode == 0, done.stderr
+    assert "epochs = 3" in done.stdout
+
+
+def test_without_what_it_needs_it_says_what_to_install(annealtune, monkeypatch):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "typer" else real(name)
+    )
+    code, _, err = annealtune("--help")
+    assert code == 2
+    assert err == "annealtune: typer missing: pip install 'annealtune[train]'\n"

@@ -1,0 +1,233 @@
+"""Two objectives: the gradient of one, the verdict of another."""
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from annealtune import SGDSA, EmbeddedTuner, NonFiniteLossError, grid
+from annealtune.optim.evaluation.objectives import error
+
+RATES = grid(lr=[20.0, 3.0, 1.0, 0.3])
+
+
+def closure_of(net, x, y):
+    def closure():
+        outputs = net(x)
+        return F.cross_entropy(outputs, y), outputs, y
+
+    return closure
+
+
+def wrong(outputs, targets):
+    return (outputs.argmax(1) != targets).double().mean()
+
+
+@pytest.mark.parametrize("accept_on", ["error", wrong])
+def test_it_costs_no_forward_and_equals_an_objective_that_costs_two(
+    make_net, make_batches, accept_on, picture
+):
+    """The verdicts are those of `step(closure, objective=fn)`, which evaluates `fn` by itself."""
+    one, other = make_net(), make_net()
+    judged = SGDSA(one, RATES, temperature=0.02, accept_on=accept_on)
+    separate = SGDSA(other, RATES, temperature=0.02)
+    verdicts = set()
+    for x, y in make_batches(30):
+        start = torch.get_rng_state()
+        one.forwards = 0
+        judged.step(closure_of(one, x, y))
+        assert one.forwards == 2
+        end = torch.get_rng_state()
+        torch.set_rng_state(start)
+        separate.step(
+            lambda x=x, y=y: F.cross_entropy(other(x), y),
+            objective=lambda x=x, y=y: wrong(other(x), y),
+        )
+        assert torch.equal(torch.get_rng_state(), end)
+        assert judged.last_step == separate.last_step
+        verdicts.add(judged.last_step.accepted)
+    assert verdicts == {True, False}
+    assert picture(one, judged)["weights"] == picture(other, separate)["weights"]
+
+
+def test_the_values_are_those_of_the_judge(net, batch):
+    x, y = batch
+    seen = []
+
+    def judge(outputs, targets):
+        assert not outputs.requires_grad or not torch.is_grad_enabled()
+        seen.append(wrong(outputs, targets).item())
+        return seen[-1]
+
+    tuner = SGDSA(net, RATES, accept_on=judge, temperature=math.inf)
+    loss = tuner.step(closure_of(net, x, y))
+    assert [tuner.last_step.loss, tuner.last_step.new_loss] == seen
+    assert loss.item() not in seen
+
+
+def test_the_gradient_is_that_of_the_loss(make_net, batch, bits):
+    net, twin = make_net(), make_net()
+    x, y = batch
+    start = torch.get_rng_state()
+    SGDSA(net, grid(lr=[0.1]), accept_on="error", temperature=math.inf).step(closure_of(net, x, y))
+    torch.set_rng_state(start)
+    F.cross_entropy(twin(x), y).backward()
+    assert bits([p.grad for p in net.parameters()]) == bits([p.grad for p in twin.parameters()])
+
+
+def test_in_evaluation_mode_both_values_are_taken_there(net, batch):
+    x, y = batch
+    tuner = EmbeddedTuner(
+        torch.optim.SGD(net.parameters(), lr=0.1),
+        model=net,
+        neighborhood=grid(lr=[0.0]),
+        accept_on=lambda outputs, targets: outputs.sum(),
+        probe_in="eval",
+    )
+    tuner.step(closure_of(net, x, y))
+    assert tuner.last_step.worsening == 0.0
+    net.eval()
+    assert tuner.last_step.loss == pytest.approx(net(x).sum().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("rule", [lambda o, t: int(wrong(o, t) * 16), lambda o, t: 3])
+def test_whole_numbers_are_values(net, make_batches, rule):
+    tuner = SGDSA(net, RATES, accept_on=rule, temperature=0.0)
+    for x, y in make_batches(10):
+        tuner.step(closure_of(net, x, y))
+        info = tuner.last_step
+        assert info.accepted == (info.new_loss <= info.loss)
+        assert info.loss == int(info.loss)
+
+
+def test_a_loss_that_breaks_at_the_tentative_point_is_rejected_whatever_the_judge_says(net, batch):
+    x, y = batch
+    before = net.first.weight.detach().clone()
+
+    def closure():
+        broken = not torch.equal(net.first.weight, before)
+        outputs = net(x)
+        return F.cross_entropy(outputs, y) * (math.nan if broken else 1), outputs, y
+
+    tuner = SGDSA(net, grid(lr=[0.1]), accept_on="error", temperature=math.inf)
+    tuner.step(closure)
+    assert not tuner.last_step.accepted
+    assert torch.equal(net.first.weight, before)
+
+
+def test_a_closure_that_returns_outputs_serves_the_loss_too(make_net, make_batches):
+    one, other = make_net(), make_net()
+    with_outputs, plain = (SGDSA(net, RATES, temperature=0.1) for net in (one, other))
+    for x, y in make_batches(10):
+        start = torch.get_rng_state()
+        with_outputs.step(closure_of(one, x, y))
+        torch.set_rng_state(start)
+        plain.step(lambda x=x, y=y: F.cross_entropy(other(x), y))
+        assert with_outputs.last_step == plain.last_step
+
+
+def test_the_error_of_scores_over_positions():
+    scores = torch.tensor([[[3.0, 0.0], [1.0, 2.0]]])  # one sample, two classes, two positions
+    assert error(scores, torch.tensor([[0, 0]])).item() == 0.5
+
+
+def values(value):
+    return lambda opt, net, x, y: opt(accept_on=lambda o, t: value).step(closure_of(net, x, y))
+
+
+BAD = {
+    "unknown name": (
+        lambda opt, net, x, y: opt(accept_on="accuracy"),
+        ValueError,
+        ["SGDSA(accept_on=...)", "'loss', 'error'", "'accuracy'"],
+    ),
+    "closure without outputs": (
+        lambda opt, net, x, y: opt(accept_on="error").step(lambda: F.cross_entropy(net(x), y)),
+        TypeError,
+        ["SGDSA(accept_on=...)", "(loss, outputs, targets)", "a Tensor"],
+    ),
+    "no closure": (
+        lambda opt, net, x, y: opt(accept_on="error").step(loss=1.0, probe=lambda: 1.0),
+        TypeError,
+        ["SGDSA(accept_on=...)", "a closure", "no closure"],
+    ),
+    "an objective too": (
+        lambda opt, net, x, y: opt(accept_on="error").step(
+            closure_of(net, x, y), objective=lambda: 1.0
+        ),
+        TypeError,
+        ["no objective", "got an objective"],
+    ),
+    "scores of the wrong shape": (
+        lambda opt, net, x, y: opt(accept_on="error").step(
+            lambda: (F.cross_entropy(net(x), y), net(x)[:3], y)
+        ),
+        ValueError,
+        ["(samples, classes, ...)", "(3, 3)", "(16,)"],
+    ),
+    "a string": (values("good"), TypeError, ["SGDSA.step(accept_on)", "scalar", "'good'"]),
+    "a vector": (values(torch.ones(3)), ValueError, ["SGDSA.step(accept_on)", "scalar", "(3,)"]),
+    "NaN": (values(math.nan), NonFiniteLossError, ["must be finite", "nan"]),
+}
+
+
+@pytest.mark.parametrize(("act", "kind", "parts"), BAD.values(), ids=BAD)
+def test_bad_input_names_rule_and_value_and_changes_no_weight(net, batch, bits, act, kind, parts):
+    weights = bits(list(net.parameters()))
+    with pytest.raises(kind) as caught:
+        act(lambda **options: SGDSA(net, RATES, **options), net, *batch)
+    assert [part for part in parts if part not in str(caught.value)] == []
+    assert bits(list(net.parameters())) == weights
+
+
+def test_a_noisy_judge_is_repeated_and_leaves_no_trace_in_the_random_numbers(make_net, batch):
+    net, twin = make_net(), make_net()
+    x, y = batch
+    start = torch.get_rng_state()
+    tuner = SGDSA(net, grid(lr=[0.0]), accept_on=lambda o, t: torch.rand(()) + o.mean())
+    tuner.step(closure_of(net, x, y))
+    assert tuner.last_step.worsening == 0.0
+    end = torch.get_rng_state()
+    torch.set_rng_state(start)
+    twin(x)
+    assert torch.equal(torch.get_rng_state(), end)
+
+
+def test_a_judge_that_writes_into_the_outputs_leaves_the_gradient_alone(make_net, batch, bits):
+    x, y = batch
+    gradients = []
+    for judge in ("error", lambda o, t: o.mul_(0.0).sum()):
+        net = make_net()
+        torch.manual_seed(3)
+
+        def closure(net=net):
+            outputs = net(x).exp()  # whose backward needs them
+            return F.nll_loss(outputs, y), outputs, y
+
+        SGDSA(net, grid(lr=[0.1]), accept_on=judge).step(closure)
+        gradients.append(bits([p.grad for p in net.parameters()]))
+    assert gradients[0] == gradients[1]
+
+
+def test_a_judge_is_not_asked_about_a_broken_loss(net, batch):
+    x, y = batch
+
+    def judge(outputs, targets):
+        raise AssertionError("asked")
+
+    with pytest.raises(NonFiniteLossError, match="the loss at the current weights"):
+        SGDSA(net, RATES, accept_on=judge).step(closure_of(net, x * math.nan, y))
+
+
+@pytest.mark.parametrize("way", ["accept_on", "objective"])
+def test_a_value_that_is_not_finite_is_not_blamed_on_the_loss(net, batch, bits, way):
+    x, y = batch
+    weights = bits(list(net.parameters()))
+    if way == "accept_on":
+        tuner, objective = SGDSA(net, RATES, accept_on=lambda o, t: math.nan), None
+    else:
+        tuner, objective = SGDSA(net, RATES), lambda: torch.tensor(math.nan)
+    with pytest.raises(NonFiniteLossError, match=rf"step\({way}\): the value .* finite, got nan"):
+        tuner.step(closure_of(net, x, y), objective=objective)
+    assert bits(list(net.parameters())) == weights

@@ -1,0 +1,20 @@
+"""The examples in the docstrings are so."""
+
+import doctest
+from types import ModuleType
+
+import pytest
+
+from annealtune.studies import best_seed, plan, records
+from annealtune.studies.report import method_tables, table_files
+from annealtune.studies.report.figures import compact_svg
+from annealtune.studies.statistics import comparisons, measures
+
+MODULES = [best_seed, plan, records, comparisons, measures, method_tables, table_files, compact_svg]
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_of_the_docstrings(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0

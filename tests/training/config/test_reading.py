@@ -1,0 +1,205 @@
+"""From text and plain data to a config, or to an error that names key, rule and value."""
+
+import math
+
+import pytest
+
+from annealtune.errors import ConfigError
+from annealtune.training.config import assign, from_values, read_toml
+
+
+def refusal(values) -> str:
+    with pytest.raises(ConfigError) as refused:
+        from_values(values)
+    return str(refused.value)
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("values", "answer"),
+        [
+            ({"epoch": 3}, "config: epoch: unknown key; did you mean 'epochs'?"),
+            ({"batchsize": 3}, "config: batchsize: unknown key; did you mean 'batch_size'?"),
+            ({"batch-size": 3}, "config: batch-size: unknown key; did you mean 'batch_size'?"),
+            ({"sgdsa": {}}, "config: sgdsa: unknown key; did you mean 'sgd-sa'?"),
+            (
+                {"sgd-sa": {"temperatur": 1.0}},
+                "config: sgd-sa.temperatur: unknown key; did you mean 'temperature'?",
+            ),
+            (
+                {"sgd_sa": {"temperatur": 1.0}},
+                "config: sgd_sa.temperatur: unknown key; did you mean 'temperature'?",
+            ),
+            (
+                {"adamw": {"xyz": 1}},
+                "config: adamw.xyz: unknown key; known keys: lr, weight_decay",
+            ),
+        ],
+    )
+    def test_a_typo_in_a_key(self, values, answer):
+        assert refusal(values) == answer
+
+    @pytest.mark.parametrize(
+        ("values", "key", "received"),
+        [
+            ({"epochs": "ten"}, "epochs", "'ten'"),
+            ({"epochs": "10"}, "epochs", "'10'"),
+            ({"epochs": 2.5}, "epochs", "2.5"),
+            ({"epochs": True}, "epochs", "True"),
+            ({"epochs": 0}, "epochs", "0"),
+            ({"epochs": None}, "epochs", "None"),
+            ({"epochs": 10**30}, "epochs", "1000000"),
+            ({"batch_size": -1}, "batch_size", "-1"),
+            ({"seed": -1}, "seed", "-1"),
+            ({"seed": 2**63}, "seed", str(2**63)),
+            ({"threads": 0}, "threads", "0"),
+            ({"threads": 10**6}, "threads", "1000000"),
+            ({"pad": -1}, "pad", "-1"),
+            ({"pad": 10**9}, "pad", "1000000000"),
+            ({"reshuffle": "no"}, "reshuffle", "'no'"),
+            ({"reshuffle": 1}, "reshuffle", "1"),
+            ({"validation_fraction": 0}, "validation_fraction", "0"),
+            ({"validation_fraction": 1.0}, "validation_fraction", "1.0"),
+            ({"validation_fraction": math.nan}, "validation_fraction", "nan"),
+            ({"validate_on": "train"}, "validate_on", "'train'"),
+            ({"method": "sgdsa"}, "method", "'sgdsa'"),
+            ({"method": 3}, "method", "3"),
+            ({"data": 3}, "data", "3"),
+            ({"device": "gpu"}, "device", "'gpu'"),
+            ({"device": "cuda:1000"}, "device", "'cuda:1000'"),
+            ({"checkpoint_every": "0"}, "checkpoint_every", "'0'"),
+            ({"checkpoint_every": 0}, "checkpoint_every", "0"),
+            ({"checkpoint_every": "5h"}, "checkpoint_every", "'5h'"),
+            ({"checkpoint_every": -5}, "checkpoint_every", "-5"),
+            ({"checkpoint_every": True}, "checkpoint_every", "True"),
+            ({"image_size": 8}, "image_size", "8"),
+            ({"image_size": [8, 0]}, "image_size.1", "0"),
+            ({"data_dir": "a\0b"}, "data_dir", r"'a\x00b'"),
+            ({"data_dir": "a\udcff"}, "data_dir", r"'a\udcff'"),
+            ({"sgd": 3}, "sgd", "3"),
+            ({"sgd": {"lr": -0.1}}, "sgd.lr", "-0.1"),
+            ({"sgd": {"lr": 0}}, "sgd.lr", "0"),
+            ({"sgd": {"lr": "0.1"}}, "sgd.lr", "'0.1'"),
+            ({"sgd": {"lr": math.inf}}, "sgd.lr", "inf"),
+            ({"sgd-sa": {"lr": [0.1, -0.1]}}, "sgd-sa.lr.1", "-0.1"),
+            ({"sgd-sa": {"lr": -0.1}}, "sgd-sa.lr.0", "-0.1"),
+            ({"sgd-sa": {"lr": [10**400]}}, "sgd-sa.lr.0", "1000000"),
+            ({"sgd-sa": {"momentum": [-1.0]}}, "sgd-sa.momentum.0", "-1.0"),
+            ({"sgd-sa": {"weight_decay": [-1.0]}}, "sgd-sa.weight_decay.0", "-1.0"),
+            ({"sgd-sa": {"nesterov": [1]}}, "sgd-sa.nesterov.0", "1"),
+            ({"sgd-sa": {"temperature": -1.0}}, "sgd-sa.temperature", "-1.0"),
+            ({"sgd-sa": {"temperature": math.nan}}, "sgd-sa.temperature", "nan"),
+            ({"sgd-sa": {"cooling_factor": 1.0}}, "sgd-sa.cooling_factor", "1.0"),
+            ({"sgd-sa": {"preset": "paper"}}, "sgd-sa.preset", "'paper'"),
+            ({"ssa": {"radius": 0.0}}, "ssa.radius", "0.0"),
+            ({"ssa": {"shrink_factor": 1.0}}, "ssa.shrink_factor", "1.0"),
+            ({"scheduled-sgd": {"milestones": [1.5]}}, "scheduled-sgd.milestones.0", "1.5"),
+            ({"sgd-momentum": {"momentum": 1.0}}, "sgd-momentum.momentum", "1.0"),
+        ],
+    )
+    def test_a_wrong_value_is_named_with_its_key(self, values, key, received):
+        text = refusal(values)
+        assert text.startswith(f"config: {key}: ")
+        assert f"got {received}" in text
+        assert "\n" not in text
+        assert len(text) < 250
+
+    @pytest.mark.parametrize(
+        ("block", "options", "words"),
+        [
+            ("sgd-sa", {"lr": []}, "at least one setting"),
+            ("sgd-sa", {"lr": [0.1, 0.1]}, "different settings"),
+            ("sgd-sa", {"nesterov": [True]}, "nesterov = true needs a momentum above 0"),
+            ("random-rate", {"nesterov": [True], "momentum": [0.0]}, "needs a momentum above 0"),
+            ("sgd-sa", {"nesterov": True, "momentum": 0.9, "dampening": 0.1}, "dampening of 0"),
+            ("sgd-momentum", {"nesterov": True, "momentum": 0.0}, "needs a momentum above 0"),
+            ("sgd-sa", {"cooling_factor": 0.5}, "needs a temperature to start from"),
+            ("sgd-sa", {"temperature": 0.0, "cooling_factor": 0.5}, "cannot be cooled"),
+            ("sgd-sa", {"temperature": math.inf, "cooling_factor": 0.5}, "cannot be cooled"),
+            ("ssa", {"floor": 0.1}, "need a cooling_factor"),
+            ("ssa", {"cooling_per": "step"}, "need a cooling_factor"),
+            ("ssa", {"reheat_every": 3}, "need each other"),
+            ("ssa", {"reheat_times": 3}, "need each other"),
+        ],
+    )
+    def test_options_that_contradict_each_other(self, block, options, words):
+        text = refusal({block: options})
+        assert text.startswith(f"config: {block}: ")
+        assert words in text
+
+    @pytest.mark.parametrize(
+        ("values", "words"),
+        [
+            ({"data": "digit"}, "data = 'digit': unknown; did you mean 'digits'?"),
+            ({"model": "vg16-w8"}, "model = 'vg16-w8': unknown; did you mean 'vgg16-w8'?"),
+            ({"model": "mlp-w1000"}, "use -w1 to -w128"),
+            ({"data": "../secret:x"}, "must have the form package.module:factory"),
+            ({"model": "a/b:c"}, "must have the form package.module:factory"),
+            ({"model": "a:b:c"}, "must have the form package.module:factory"),
+            ({"data": ":"}, "must have the form package.module:factory"),
+        ],
+    )
+    def test_an_unknown_name(self, values, words):
+        assert words in refusal(values)
+
+    def test_every_fault_is_named(self):
+        text = refusal({"epochs": 0, "modell": "mlp", "sgd": {"lr": -1.0}})
+        assert len(text.splitlines()) == 3
+        for key in ("epochs", "modell", "sgd.lr"):
+            assert key in text
+
+
+class TestFiles:
+    def test_a_file_that_is_not_there(self, place):
+        with pytest.raises(ConfigError, match=r"missing\.toml: cannot be read: No such file"):
+            read_toml(place / "missing.toml")
+
+    @pytest.mark.parametrize(
+        "content",
+        [b"epochs = ", b"epochs: 3", b"\xff\xfe", b"epochs = 1\nepochs = 2", b"n = " + b"9" * 5000],
+    )
+    def test_a_file_that_is_no_toml(self, place, content):
+        (place / "bad.toml").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"bad\.toml: is not valid TOML"):
+            read_toml(place / "bad.toml")
+
+    def test_a_directory(self, place):
+        with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+            read_toml(place)
+
+
+class TestAssignments:
+    @pytest.mark.parametrize(
+        ("assignment", "expected"),
+        [
+            ("epochs=3", {"epochs": 3}),
+            ("sgd.lr=0.5", {"sgd": {"lr": 0.5}}),
+            ("sgd-sa.lr=[0.1, 0.2]", {"sgd-sa": {"lr": [0.1, 0.2]}}),
+            ("sgd-sa.nesterov=true", {"sgd-sa": {"nesterov": True}}),
+            ("sgd-sa.preset=paper-text", {"sgd-sa": {"preset": "paper-text"}}),
+            ("sgd-sa.preset='paper-text'", {"sgd-sa": {"preset": "paper-text"}}),
+            ("sgd-sa.temperature=inf", {"sgd-sa": {"temperature": math.inf}}),
+            ("data=my.package:data", {"data": "my.package:data"}),
+            (" epochs = 3 ", {"epochs": 3}),
+            ("data_dir=a=b", {"data_dir": "a=b"}),
+            ("seed=" + "9" * 5000, {"seed": "9" * 5000}),
+        ],
+    )
+    def test_are_read_as_toml_or_text(self, assignment, expected):
+        values = {}
+        assign(values, assignment)
+        assert values == expected
+
+    def test_keep_what_is_beside(self):
+        values = {"sgd": {"lr": 0.1}, "epochs": 3}
+        assign(values, "sgd.other=1")
+        assert values == {"sgd": {"lr": 0.1, "other": 1}, "epochs": 3}
+
+    @pytest.mark.parametrize("assignment", ["", "=", "=3", "epochs", "sgd.lr", " = 3"])
+    def test_that_are_none(self, assignment):
+        with pytest.raises(ConfigError, match="must be KEY=VALUE"):
+            assign({}, assignment)
+
+    def test_into_what_is_no_table(self):
+        with pytest.raises(ConfigError, match="'epochs' is not a table"):
+            assign({"epochs": 3}, "epochs.lr=1")

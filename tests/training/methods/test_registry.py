@@ -1,0 +1,338 @@
+"""The methods, each against something known."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import SGDSA, Geometric, StochasticSA, grid
+from annealtune.errors import NonFiniteLossError
+from annealtune.training import data, methods, models, run
+from annealtune.training.config import MethodName
+from annealtune.training.progress import Progress
+from annealtune.training.session import Session
+
+METHODS = MethodName.__args__
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return data.load("digits")
+
+
+class Watching(Progress):
+    """Keeps every move of a run."""
+
+    def __init__(self):
+        self.moves = []
+
+    def step(self, session, loss):
+        self.moves.append(session.method._optimizer.last_step)
+
+
+@pytest.fixture
+def weights_of(newest):
+    """The weights at the end of a run."""
+    return lambda run: torch.load(newest(run)[0], weights_only=True)["model"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_runs_two_epochs(complete, lines_of, weights_of, tiny, digits, method):
+    directory = complete(method=method, epochs=2)
+    assert [line["step"] for line in lines_of(directory / "metrics.jsonl")] == [6, 12]
+    before = Session(tiny(method=method, device="cpu"), digits).model.state_dict()
+    after = weights_of(directory)
+    assert any(not torch.equal(before[name], after[name]) for name in before)
+
+
+# --- SGD-SA and SSA through a run are the optimizers themselves ---
+
+
+def by_hand(digits, optimizer, epochs=3, objective="loss"):
+    """Train as a reader of the documentation would, without annealtune.training's loop."""
+    part = data.subset(digits, 200, seed=0)
+    chosen, _ = data.split(200, 0.1, seed=0)
+    batches = data.Batches(
+        part.train_images[chosen],
+        part.train_labels[chosen],
+        batch_size=30,
+        seed=0,
+        mean=part.mean,
+        std=part.std,
+        scale=part.scale,
+        channels_last=True,
+    )
+    torch.manual_seed(0)
+    model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+    model.to(memory_format=torch.channels_last)
+    made = optimizer(model)
+    for _ in range(epochs):
+        model.train()
+        for inputs, labels in batches:
+
+            def closure(inputs=inputs, labels=labels):
+                scores = model(inputs)
+                if objective == "error":
+                    return (scores.argmax(1) != labels).float().mean()
+                return F.cross_entropy(scores, labels)
+
+            made.step(closure)
+        made.cool()
+    return model.state_dict()
+
+
+def assert_same_bits(found, expected):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        assert torch.equal(found[name], expected[name]), name
+
+
+OPTIONS = {"lr": [2.0, 0.5, 0.05], "momentum": [0.0, 0.9]}
+
+
+def test_sgd_sa_is_the_optimizer(complete, weights_of, digits):
+    directory = complete(**{"sgd-sa": OPTIONS}, decision_seed=5)
+    expected = by_hand(digits, lambda model: SGDSA(model, grid(**OPTIONS), epochs=3, seed=5))
+    assert_same_bits(weights_of(directory), expected)
+
+
+@pytest.mark.parametrize(("per", "factor"), [("epoch", 0.1), ("step", 0.75)])
+def test_the_temperature_is_the_optimizers(complete, weights_of, lines_of, digits, per, factor):
+    rates = [20.0, 5.0, 0.5]
+    cooling = {"temperature": 2.0, "cooling_factor": factor, "cooling_per": per}
+    directory = complete(**{"sgd-sa": {"lr": rates, **cooling}})
+    schedule = Geometric(2.0, factor, per=per)
+    expected = by_hand(digits, lambda model: SGDSA(model, grid(lr=rates), temperature=schedule))
+    assert_same_bits(weights_of(directory), expected)
+    records = lines_of(directory / "metrics.jsonl")
+    ticks = [0, 1, 2] if per == "epoch" else [5, 11, 17]
+    assert [record["temperature"] for record in records] == pytest.approx(
+        [2 * factor**tick for tick in ticks]
+    )
+    assert sum(record["accepted_worsening"] for record in records) > 0
+    assert sum(record["rejected_worsening"] for record in records) > 0
+
+
+@pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
+def test_presets_are_those_of_the_optimizer(complete, weights_of, digits, preset):
+    directory = complete(**{"sgd-sa": {"lr": OPTIONS["lr"], "preset": preset}})
+    expected = by_hand(
+        digits, lambda model: SGDSA(model, grid(lr=OPTIONS["lr"]), preset=preset, batch_size=30)
+    )
+    assert_same_bits(weights_of(directory), expected)
+
+
+@pytest.mark.parametrize("objective", ["loss", "error"])
+def test_ssa_is_the_optimizer(complete, weights_of, lines_of, digits, objective):
+    directory = complete(method="ssa", ssa={"objective": objective, "temperature": 0.01})
+    expected = by_hand(
+        digits, lambda model: StochasticSA(model, temperature=0.01), objective=objective
+    )
+    assert_same_bits(weights_of(directory), expected)
+    # Whatever is minimized, the loss is what is recorded.
+    assert all(1 < line["train_loss"] < 4 for line in lines_of(directory / "metrics.jsonl"))
+
+
+def test_the_radius_of_ssa(complete, lines_of):
+    shrinking = {"radius": 0.5, "shrink_below": 1.0, "shrink_factor": 2.0}
+    directory = complete(method="ssa", ssa=shrinking)
+    radii = [line["radius"] for line in lines_of(directory / "metrics.jsonl")]
+    assert radii[0] == 0.5
+    assert set(radii) <= {0.5, 0.25, 0.125}
+    kept = {"radius": 0.5, "preset": "paper-text"}
+    directory = complete(method="ssa", ssa=kept)
+    assert {line["radius"] for line in lines_of(directory / "metrics.jsonl")} == {0.5}
+
+
+class TestRandomRate:
+    def test_keeps_every_finite_move_and_picks_as_sgd_sa_does(self, tiny, place, lines_of):
+        rates = [50.0, 0.5, 1e38]
+        picks = {}
+        for method in ("random-rate", "sgd-sa"):
+            watching = Watching()
+            config = tiny(method=method, decision_seed=2, **{method: {"lr": rates}})
+            run(config, place / method, progress=watching)
+            picks[method] = [info.setting["lr"] for info in watching.moves]
+            if method == "random-rate":
+                assert all(info.accepted == math.isfinite(info.new_loss) for info in watching.moves)
+                assert any(info.worsening > 0 for info in watching.moves)
+                assert not all(info.accepted for info in watching.moves)
+        assert picks["random-rate"] == picks["sgd-sa"]
+        assert len(set(picks["sgd-sa"])) == 3
+
+    def test_its_moves_are_recorded(self, complete, lines_of):
+        (moves,) = lines_of(complete(method="random-rate", epochs=1) / "moves.jsonl")
+        assert sum(line["tried"] for line in moves["settings"]) == 6
+
+
+# --- Rates that follow a plan ---
+
+
+class Nothing:
+    """A minibatch whose loss does not depend on what matters here."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def loss(self):
+        return sum(p.sum() for p in self.model.parameters()) * 0.0
+
+
+def rates(tiny, method, epochs, steps_per_epoch=2, **options):
+    config = tiny(method=method, epochs=epochs, **{method: options} if options else {})
+    model = nn.Linear(2, 2)
+    made = methods.build(config, model, steps_per_epoch, None)
+    found = []
+    for _ in range(epochs):
+        for _ in range(steps_per_epoch):
+            made.step(Nothing(model))
+            found.append(made.readings()["rate"])
+        made.end_epoch()
+    return found
+
+
+class TestPlans:
+    def test_scheduled_sgd_at_30_and_70_of_100(self, tiny):
+        found = Counter(round(rate, 12) for rate in rates(tiny, "scheduled-sgd", 100))
+        assert found == {0.1: 60, 0.01: 80, 0.001: 60}
+        found = rates(tiny, "scheduled-sgd", 100, steps_per_epoch=1)
+        assert [round(found[epoch], 12) for epoch in (0, 29, 30, 69, 70, 99)] == [
+            0.1,
+            0.1,
+            0.01,
+            0.01,
+            0.001,
+            0.001,
+        ]
+
+    @pytest.mark.parametrize(("epochs", "expected"), [(10, (3, 7)), (1, (1, 1)), (3, (1, 3))])
+    def test_milestones_of_short_runs(self, tiny, epochs, expected):
+        """The first epoch that lies wholly behind the share."""
+        found = rates(tiny, "scheduled-sgd", epochs, steps_per_epoch=1)
+        hand = [
+            0.1 if e < expected[0] else 0.01 if e < expected[1] else 0.001 for e in range(epochs)
+        ]
+        assert found == pytest.approx(hand)
+
+    def test_milestones_of_ones_own(self, tiny):
+        options = {"lr": 8.0, "factor": 0.5, "milestones": [0.25, 0.5, 0.75]}
+        found = rates(tiny, "scheduled-sgd", 4, steps_per_epoch=1, **options)
+        assert found == [8.0, 4.0, 2.0, 1.0]
+
+    def test_sgd_is_constant(self, tiny):
+        assert set(rates(tiny, "sgd", 5, lr=0.25)) == {0.25}
+
+    @pytest.mark.parametrize("method", ["adamw", "sgd-momentum"])
+    def test_the_cosine_is_torchs(self, tiny, method):
+        found = rates(tiny, method, 10, steps_per_epoch=3, lr=0.3)
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=30)
+        expected = []
+        for _ in range(30):
+            expected.append(schedule.get_last_lr()[0])
+            optimizer.step()
+            schedule.step()
+        assert found == pytest.approx(expected, abs=1e-12)
+        assert found[0] == 0.3
+        assert 0 < found[-1] < 0.01
+
+    @pytest.mark.parametrize(
+        ("method", "options", "kind", "expected"),
+        [
+            ("sgd", {"lr": 0.2}, torch.optim.SGD, {"momentum": 0, "weight_decay": 0}),
+            ("scheduled-sgd", {}, torch.optim.SGD, {"momentum": 0, "weight_decay": 0}),
+            (
+                "sgd-momentum",
+                {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
+                torch.optim.SGD,
+                {"momentum": 0.8, "nesterov": True, "weight_decay": 0.1},
+            ),
+            ("adamw", {"weight_decay": 0.2}, torch.optim.AdamW, {"weight_decay": 0.2}),
+        ],
+    )
+    def test_options_reach_the_optimizer(self, tiny, method, options, kind, expected):
+        made = methods.build(tiny(method=method, **{method: options}), nn.Linear(2, 2), 2, None)
+        assert type(made._optimizer) is kind
+        (group,) = made._optimizer.param_groups
+        assert {name: group[name] for name in expected} == expected
+
+    def test_a_plain_step_is_torchs(self, complete, weights_of, digits):
+        class Plain:
+            def __init__(self, model):
+                self.optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+
+            def step(self, closure):
+                self.optimizer.zero_grad()
+                closure().backward()
+                self.optimizer.step()
+
+            def cool(self):
+                pass
+
+        directory = complete(method="sgd", sgd={"lr": 0.2})
+        assert_same_bits(weights_of(directory), by_hand(digits, Plain))
+
+
+# --- What a step costs, counted ---
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "forwards", "backwards"),
+    [
+        ("sgd", {}, 1, 1),
+        ("adamw", {}, 1, 1),
+        ("sgd-sa", {}, 2, 1),
+        ("adamw-sa", {}, 2, 1),
+        ("sgd-sa", {"preset": "paper-text"}, 2, 1),
+        ("sgd-sa", {"preset": "paper-code"}, 3, 1),
+        ("random-rate", {}, 2, 1),
+        ("ssa", {}, 3, 0),
+        ("ssa", {"objective": "error"}, 3, 0),
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_forwards_and_backwards_are_the_truth(
+    tiny, digits, monkeypatch, method, options, forwards, backwards, precision
+):
+    config = tiny(method=method, precision=precision, device="cpu", **{method: options})
+    session = Session(config, digits)
+    counted = Counter()
+    session.model.register_forward_hook(lambda *_: counted.update(["forwards"]))
+    real = torch.autograd.backward
+
+    def backward(*args, **kwargs):
+        counted["backwards"] += 1
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "backward", backward)
+    skipped = 0
+    for _ in session.train():
+        skipped += (
+            method in ("sgd-sa", "adamw-sa", "random-rate")
+            and session.method._optimizer.last_step is None
+        )
+    assert session.forwards == counted["forwards"]
+    assert session.backwards == counted["backwards"] == 6 * backwards
+    if not skipped:
+        assert session.forwards == 6 * forwards
+
+
+# --- Divergence ---
+
+
+@pytest.mark.parametrize("method", ["sgd", "adamw", "scheduled-sgd", "sgd-momentum"])
+def test_divergence_is_named(tiny, place, method):
+    options = {"lr": 1e30}
+    config = tiny(method=method, model="mlp", epochs=5, **{method: options})
+    with pytest.raises(NonFiniteLossError, match=r"must be finite, got (nan|inf)"):
+        run(config, place)
+
+
+def test_sgd_sa_survives_what_ruins_sgd(complete, lines_of):
+    directory = complete(**{"sgd-sa": {"lr": [1e30, 0.1]}})
+    records = lines_of(directory / "metrics.jsonl")
+    assert all(math.isfinite(record["train_loss"]) for record in records)
+    assert records[-1]["train_loss"] < records[0]["train_loss"]

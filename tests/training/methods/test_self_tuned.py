@@ -1,0 +1,333 @@
+"""Method self-tuned: SelfTuner in the program's own loop."""
+
+import functools
+import json
+import math
+import signal
+import time
+from collections import Counter
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from annealtune import SelfTuner
+from annealtune.annealing import Setting
+from annealtune.annealing.race_info import RaceInfo
+from annealtune.errors import ConfigError
+from annealtune.training.config import from_values
+from annealtune.training.describe import describe_run
+
+# 144 steps: the shortest run with a race, three arms for eight steps; an epoch is six.
+RACING = {"method": "self-tuned", "epochs": 24}
+ARMS, LASTING = 3, 8
+MOVE = "annealtune.optim.trial.race:Race._move"
+
+
+@pytest.fixture
+def racing(complete):
+    """Makes a run with a race."""
+    return lambda **changes: complete(**RACING, **changes)
+
+
+@pytest.fixture
+def racing_flags(tiny_flags):
+    return ["train", *tiny_flags, "--method", "self-tuned", "--epochs", 24]
+
+
+class TestConfig:
+    def test_it_is_the_default(self):
+        config = from_values({})
+        assert (config.method, config.options.optimizer) == ("self-tuned", "adamw")
+        assert 'method = "self-tuned"' in config.to_toml()
+
+    @pytest.mark.parametrize(
+        ("options", "named"),
+        [
+            ({"optimizer": "lbfgs"}, ["self-tuned.optimizer", "adamw", "sgd", "lbfgs"]),
+            ({"around": 0.0}, ["self-tuned.around", "0.0"]),
+            ({"around": "0.1"}, ["self-tuned.around", "0.1"]),
+            ({"weight_decay": -1.0}, ["self-tuned.weight_decay", "-1.0"]),
+            ({"average": 1}, ["self-tuned.average", "1"]),
+            ({"momentum": 0.5}, ["momentum = 0.5", "optimizer = 'sgd'", "'adamw'"]),
+            ({"optimizer": "sgd", "momentum": 1.0}, ["self-tuned.momentum", "1.0"]),
+            ({"lr": 0.1}, ["self-tuned.lr"]),
+            ({"scales": {"classifier": -1.0}}, ["self-tuned.scales", "-1.0"]),
+            ({"scales": {"a": 1.0, "a.b": 2.0}}, ["self-tuned.scales", "'a.b'"]),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, options, named):
+        with pytest.raises(ConfigError) as error:
+            from_values({"self-tuned": options})
+        assert all(word in str(error.value) for word in named), str(error.value)
+
+    def test_a_scale_must_name_a_part_of_the_model(self, session):
+        with pytest.raises(ConfigError, match=r"self-tuned\.scales: .*did you mean 'classifier'"):
+            session(**RACING, **{"self-tuned": {"scales": {"clasifier": 2.0}}})
+
+    @pytest.mark.parametrize(
+        ("options", "cls", "expected"),
+        [
+            ({}, torch.optim.AdamW, {"weight_decay": 0.01}),
+            ({"optimizer": "adam", "weight_decay": 0.1}, torch.optim.Adam, {"weight_decay": 0.1}),
+            ({"optimizer": "nadam"}, torch.optim.NAdam, {}),
+            ({"optimizer": "radam"}, torch.optim.RAdam, {}),
+            ({"optimizer": "rmsprop"}, torch.optim.RMSprop, {"momentum": 0}),
+            ({"optimizer": "sgd"}, torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0}),
+            ({"optimizer": "sgd", "momentum": 0.0}, torch.optim.SGD, {"momentum": 0.0}),
+        ],
+    )
+    def test_the_base_is_what_was_asked_for(self, session, options, cls, expected):
+        base = session(**RACING, **{"self-tuned": options}).method._optimizer.base
+        assert type(base) is cls
+        assert {name: base.param_groups[0][name] for name in expected} == expected
+
+    def test_parts_keep_their_ratio(self, session):
+        run = session(**RACING, **{"self-tuned": {"scales": {"classifier": 0.25}}})
+        for _ in run.train():
+            others, classifier = run.method._optimizer.base.param_groups
+            assert classifier["lr"] == 0.25 * others["lr"] > 0
+        names = {p: name for name, p in run.model.named_parameters()}
+        assert {names[p].split(".")[0] for p in classifier["params"]} == {"classifier"}
+
+
+class TestAgainstTheLibrary:
+    """The same run, written as a user of the library would write it."""
+
+    @pytest.fixture
+    def expected(self, by_hand):
+        def expected(base, epochs=24, **arguments):
+            model, batches = by_hand()
+            opt = SelfTuner(base(model.parameters()), model=model, total_steps=144, **arguments)
+            compute_loss = opt.record(lambda x, y: F.cross_entropy(model(x), y))
+            for _ in range(epochs):
+                for x, y in batches:
+                    compute_loss(x, y).backward()
+                    opt.step()
+                    opt.zero_grad()
+            return model, batches, opt
+
+        return expected
+
+    @pytest.mark.parametrize(
+        ("options", "base", "arguments"),
+        [
+            ({}, torch.optim.AdamW, {}),
+            (
+                {"optimizer": "sgd", "around": 0.1, "weight_decay": 1e-3},
+                lambda parameters: torch.optim.SGD(parameters, momentum=0.9, weight_decay=1e-3),
+                {"around": 0.1},
+            ),
+        ],
+    )
+    def test_the_last_weights(self, racing, newest, expected, lines_of, options, base, arguments):
+        directory = racing(**{"self-tuned": options}, decision_seed=3)
+        found = torch.load(newest(directory)[0], weights_only=True)["model"]
+        model, _, opt = expected(base, seed=3, **arguments)
+        assert len(opt.races) == 1
+        for name, value in model.state_dict().items():
+            assert torch.equal(found[name], value), name
+        races = [r for line in lines_of(directory / "metrics.jsonl") for r in line.get("races", ())]
+        assert [RaceInfo.from_dict(race) for race in races] == list(opt.races)
+
+    def test_the_average_is_scored_and_saved(self, racing, expected):
+        directory = racing()
+        best = json.loads((directory / "best.json").read_text())["epoch"]
+        saved = load_file(directory / "best.safetensors")
+        model, batches, opt = expected(torch.optim.AdamW, epochs=best)
+        assert not opt.is_racing
+        last = {name: value.clone() for name, value in model.state_dict().items()}
+        with opt.averaged(batches.sample(50, epoch=best - 1)):
+            for name, value in model.state_dict().items():
+                assert torch.equal(saved[name], value), name
+        assert any(not torch.equal(saved[name], last[name]) for name in saved)
+
+    def test_without_an_average_the_last_weights_are_saved(self, complete, newest):
+        options = {"method": "self-tuned", "self-tuned": {"average": False}}
+        directory = complete(epochs=1, **options)
+        last = torch.load(newest(directory)[0], weights_only=True)["model"]
+        saved = load_file(directory / "best.safetensors")
+        assert all(torch.equal(saved[name], last[name]) for name in saved)
+
+
+class TestRecords:
+    def test_rate_and_races(self, racing, lines_of):
+        directory = racing()
+        records = lines_of(directory / "metrics.jsonl")
+        assert [n for n, record in enumerate(records) if "races" in record] == [1]
+        (race,) = records[1]["races"]
+        assert (race["step"], race["minibatches"], len(race["settings"])) == (0, LASTING, ARMS)
+        assert race["extra_steps"] == LASTING * (ARMS - 1)
+        so_far = records[0]["step"] * (ARMS - 1)  # the race is on at the end of the first epoch
+        assert [r["extra_steps"] for r in records] == [so_far] + [race["extra_steps"]] * 23
+        # Held, then down to one step of the last quarter of 144.
+        rates = [record["rate"] for record in records]
+        assert rates[1:18] == [race["rate"]] * 17
+        assert rates[0] in [setting["lr"] for setting in race["settings"]]
+        assert rates[-1] == pytest.approx(race["rate"] / 36)
+        result = json.loads((directory / "result.json").read_text())
+        assert result["races"] == [race]
+        assert (result["rate"], result["extra_steps"]) == (rates[-1], race["extra_steps"])
+
+    @pytest.mark.parametrize("precision", ["fp32", "fp16"])
+    def test_forwards_and_backwards_are_the_truth(self, session, monkeypatch, precision):
+        run = session(**RACING, precision=precision)
+        counted = Counter()
+        run.model.register_forward_hook(lambda *_: counted.update(["forwards"]))
+        real = torch.autograd.backward
+
+        def backward(*args, **kwargs):
+            counted["backwards"] += 1
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(torch.autograd, "backward", backward)
+        list(run.train())
+        assert counted == {"forwards": run.forwards, "backwards": run.backwards}
+        assert run.backwards == run.forwards > 6
+        if precision == "fp32":
+            assert run.forwards == 6 * ARMS
+
+    def test_a_race_survives_json(self):
+        info = RaceInfo(
+            step=0,
+            minibatches=8,
+            settings=(Setting({"lr": 0.4}), Setting({"lr": 0.1})),
+            scores=(math.nan, 1.0),
+            dropped={0: "loss inf at minibatch 1"},
+            winner=1,
+            reason="the only one left",
+            rate=0.1,
+            extra_steps=8,
+            restarted=False,
+        )
+        text = json.dumps({**info.to_dict(), "scores": [None, 1.0]})
+        again = RaceInfo.from_dict(json.loads(text))
+        assert again.dropped == info.dropped
+        assert math.isnan(again.scores[0])
+        assert str(again) == str(info)
+
+    def test_an_arm_that_breaks_at_once_has_no_score(self, racing, lines_of):
+        directory = racing(model="mlp", **{"self-tuned": {"optimizer": "sgd", "around": 1e20}})
+        text = (directory / "metrics.jsonl").read_text()
+        assert "NaN" not in text
+        assert "Infinity" not in text
+        races = [r for line in lines_of(directory / "metrics.jsonl") for r in line.get("races", ())]
+        assert races[0]["winner"] is None or races[0]["dropped"]
+        describe_run(directory)
+
+    def test_inspect_tells_each_race(self, racing):
+        rows = describe_run(racing())
+        (race,) = [value for name, value in rows if name == "race"]
+        assert race.startswith(f"at step 0: {ARMS} arms, {LASTING} minibatches")
+        assert "rate" in dict(rows)["last epoch"]
+
+
+class TestWords:
+    def test_a_race_is_one_line(self, program, racing_flags):
+        finished = program(*racing_flags, "--out", "run")
+        assert finished.code == 0, finished.err
+        races = [line for line in finished.err.splitlines() if line.startswith("race")]
+        assert len(races) == 1
+        assert f"{ARMS} arms" in races[0]
+
+    def test_a_warning_is_one_line_and_no_error(self, program, tiny_flags):
+        """The program runs with -W error here."""
+        finished = program("train", *tiny_flags, "--method", "self-tuned", "--out", "run")
+        assert finished.code == 0, finished.err
+        warned = [line for line in finished.err.splitlines() if "too few" in line]
+        assert len(warned) == 1
+        assert warned[0].startswith("warning: self-tuned: 18 steps are too few for a race")
+        assert "UserWarning" not in finished.err
+        assert ".py" not in finished.err
+
+
+BREAKING = """
+from torch import nn
+
+class Breaking(nn.Module):
+    calls = 0
+
+    def forward(self, x):
+        if self.training:
+            self.calls += 1
+        return x * float("nan") if self.calls == 100 else x
+
+def net(*, channels, image_size, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, classes), Breaking())
+"""
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_run_that_breaks_is_brought_back(program, racing_flags, place, lines_of, precision):
+    (place / "breaking.py").write_text(BREAKING)
+    flags = [*racing_flags, "--model", "breaking:net", "--precision", precision]
+    finished = program(
+        *flags, "--out", "run", setup=f"import sys; sys.path.insert(0, {str(place)!r})"
+    )
+    assert finished.code == 0, finished.err
+    warned = [line for line in finished.err.splitlines() if line.startswith("warning: self-tuned")]
+    assert len(warned) == 1, finished.err
+    records = lines_of(place / "run" / "metrics.jsonl")
+    assert records[-1]["train_loss"] < 0.5 < records[0]["train_loss"]
+    # One minibatch after many sound ones says nothing of the rate; it is in no mean either.
+    assert records[17]["rate"] == records[2]["rate"]
+
+
+def test_compiled_it_is_the_same_run(undisturbed, racing, outcome, monkeypatch):
+    """With the backend that runs the captured graph as it is."""
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    assert outcome(racing(compile=True)) == undisturbed(**RACING)
+
+
+class TestKilled:
+    @pytest.mark.parametrize(
+        ("target", "count", "every"),
+        [
+            (MOVE, 2, 1),  # before there is any checkpoint
+            (MOVE, 4, 1),  # first arm of the second minibatch
+            (MOVE, 11, 1),
+            (MOVE, 20, 3),  # in the second epoch
+            ("annealtune.optim.trial.races:Races._finish", 1, 1),
+            ("annealtune.optim.trial.arms:Arms.start_again", 1, 2),
+            ("annealtune.optim.trial.arms:RunState.exchange", 9, 1),
+            ("annealtune.optim.self_tuner:SelfTuner._plain_step", 1, 4),
+            ("annealtune.optim.loss_guard:LossGuard.is_sound", 9, 5),
+            ("annealtune.training.session:Session.end_epoch", 1, 100),
+            ("annealtune.training.session:evaluate", 2, 1),  # with the average in the model
+        ],
+    )
+    def test_one_kill_leaves_no_trace(
+        self, undisturbed, program, at_call, racing_flags, place, outcome, target, count, every
+    ):
+        flags = [*racing_flags, "--checkpoint-every", every, "--out", "killed"]
+        killed = program(*flags, setup=at_call(target, count))
+        assert killed.code == -signal.SIGKILL, killed.err
+        resumed = program(*flags, "--resume")
+        assert resumed.code == 0, resumed.err
+        assert outcome(place / "killed") == undisturbed(**RACING)
+
+    def test_interrupted_it_saves_within_the_race(
+        self, undisturbed, program, at_call, racing_flags, place, outcome
+    ):
+        flags = [*racing_flags, "--out", "killed"]
+        left = program(*flags, setup=at_call(MOVE, 11, signal.SIGTERM))
+        assert left.code == 128 + signal.SIGTERM
+        assert "at step 4" in left.err
+        assert program(*flags, "--resume").code == 0
+        assert outcome(place / "killed") == undisturbed(**RACING)
+
+    def test_a_process_killed_from_outside_within_the_race(
+        self, undisturbed, racing_flags, place, outcome, start, program
+    ):
+        flags = [*racing_flags, "--checkpoint-every", "1", "--out", "killed", "--resume"]
+        process = start(*flags)
+        saved = place / "killed" / "checkpoints"
+        while len(list(saved.glob("*.json"))) < 2:  # two are kept
+            assert not (place / "killed" / "metrics.jsonl").exists()
+            time.sleep(0.001)
+        process.send(signal.SIGKILL)
+        assert process.wait().code == -signal.SIGKILL
+        assert not (place / "killed" / "metrics.jsonl").exists()  # in the first epoch still
+        assert program(*flags).code == 0
+        assert outcome(place / "killed") == undisturbed(**RACING)

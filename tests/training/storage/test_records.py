@@ -1,0 +1,253 @@
+"""What a run writes down: every field documented, every number counted again."""
+
+import json
+import math
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from annealtune.annealing import Setting
+from annealtune.errors import RunError
+from annealtune.optim import StepInfo
+from annealtune.training import data, models, run
+from annealtune.training.config import MethodName
+from annealtune.training.progress import Progress
+from annealtune.training.storage.records import EpochTally, RecordFile
+
+METHODS = MethodName.__args__
+DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+class Watching(Progress):
+    """Keeps every move of a run."""
+
+    def __init__(self):
+        self.losses, self.moves = [], []
+
+    def step(self, session, loss):
+        self.losses.append(loss)
+        self.moves.append(session.method._optimizer.last_step)
+
+
+def test_every_field_is_documented_and_every_documented_field_is_written(complete, lines_of):
+    section = DOCUMENT.read_text().split("## Fields of `metrics.jsonl`")[1].split("\n## ")[0]
+    documented = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert len(documented) > 15
+    written = set()
+    runs = [{"method": method} for method in METHODS]
+    runs += [{"method": "self-tuned", "model": "mlp", "batch_size": 1}]  # enough steps for a race
+    for changes in runs:
+        (record,) = lines_of(complete(epochs=1, **changes) / "metrics.jsonl")
+        assert list(record) == [name for name in documented if name in record], "another order"
+        written |= record.keys()
+    assert written == set(documented)
+
+
+def test_an_epoch_counted_again(tiny, place, lines_of):
+    # One rate ruins the net, one is so large that its loss is not finite.
+    options = {"lr": [0.05, 0.5, 20.0, 1e38], "temperature": 0.3}
+    watching = Watching()
+    run(tiny(epochs=1, **{"sgd-sa": options}), place, progress=watching)
+    (record,) = lines_of(place / "metrics.jsonl")
+    (moves,) = lines_of(place / "moves.jsonl")
+    infos = watching.moves
+    assert len(infos) == 6
+
+    finite = [info for info in infos if math.isfinite(info.new_loss)]
+    worse = [info for info in finite if info.new_loss > info.loss]
+    assert worse
+    assert len(finite) < len(infos), "the test needs a loss that is not finite"
+    metropolis = [min(1.0, math.exp(-(info.new_loss - info.loss) / 0.3)) for info in worse]
+    accepted = [info for info in infos if info.accepted]
+    assert record["train_loss"] == pytest.approx(fmean(watching.losses), rel=1e-12)
+    assert record["acceptance_rate"] == len(accepted) / 6
+    assert record["improvement_rate"] == sum(info.new_loss < info.loss for info in finite) / 6
+    assert record["accepted_worsening"] == sum(info.accepted for info in worse)
+    assert record["rejected_worsening"] == sum(not info.accepted for info in worse)
+    assert record["non_finite"] == 6 - len(finite)
+    better = len(finite) - len(worse)
+    assert record["accept_probability"] == pytest.approx((sum(metropolis) + better) / 6)
+    assert record["worsening_accept_probability"] == pytest.approx(fmean(metropolis))
+    assert record["temperature"] == 0.3
+    assert (record["forwards"], record["backwards"]) == (12, 6)
+
+    tried = Counter(info.setting["lr"] for info in infos)
+    kept = Counter(info.setting["lr"] for info in accepted)
+    assert moves["epoch"] == 1
+    assert {line["setting"]["lr"]: line["tried"] for line in moves["settings"]} == tried
+    for line in moves["settings"]:
+        assert line["accepted"] == kept[line["setting"]["lr"]]
+
+
+def test_an_epoch_is_counted_whole_across_a_stop(
+    place, complete, lines_of, program, at_call, tiny_flags
+):
+    """The sums of an epoch in progress are part of a checkpoint."""
+    whole = complete(method="ssa", epochs=2)
+    flags = ["train", *tiny_flags, "--method", "ssa", "--epochs", 2]
+    setup = at_call("annealtune.training.session:CountedMinibatch._forward", 27, signal.SIGTERM)
+    assert program(*flags, "--out", "stopped", setup=setup).code == 143
+    assert program(*flags, "--out", "stopped", "--resume").code == 0
+    assert lines_of(place / "stopped" / "moves.jsonl") == lines_of(whole / "moves.jsonl")
+
+
+def test_what_is_not_finite_is_null(complete, lines_of):
+    path = complete(method="random-rate", epochs=1) / "metrics.jsonl"
+    json.loads(path.read_text(), parse_constant=pytest.fail)
+    (record,) = lines_of(path)
+    assert record["temperature"] is None  # infinite: every finite move is kept
+
+
+def test_methods_without_moves_write_none(complete, lines_of):
+    directory = complete(method="sgd", epochs=2)
+    assert not (directory / "moves.jsonl").exists()
+    for record in lines_of(directory / "metrics.jsonl"):
+        assert record["rate"] == 0.1
+        assert "acceptance_rate" not in record
+        assert "temperature" not in record
+
+
+def test_losses_and_accuracies_agree_with_an_evaluation_by_hand(complete, lines_of, newest):
+    directory = complete(method="sgd", epochs=1)
+    (record,) = lines_of(directory / "metrics.jsonl")
+    digits = data.subset(data.load("digits"), 200, seed=0)
+    _, held_out = data.split(200, 0.1, seed=0)
+    model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+    model.load_state_dict(torch.load(newest(directory)[0], weights_only=True)["model"])
+    inputs = (digits.train_images[held_out].float() / 16 - digits.mean[0]) / digits.std[0]
+    labels = digits.train_labels[held_out]
+    with torch.no_grad():
+        scores = model.eval()(inputs)
+    assert record["validation_loss"] == pytest.approx(cross_entropy(scores, labels).item())
+    assert record["validation_accuracy"] == (scores.argmax(1) == labels).sum().item() / 20
+    # 20 images are one minibatch: its mean loss over the number of images.
+    assert record["validation_paper_loss"] == pytest.approx(record["validation_loss"] / 20)
+
+
+class TestEpochTally:
+    @staticmethod
+    def move(loss, new_loss, accepted, probability=1.0):
+        setting = Setting({"lr": 0.1})
+        return StepInfo(
+            0, setting, loss, new_loss, new_loss - loss, probability, 1.0, accepted=accepted
+        )
+
+    def test_an_epoch_without_moves(self):
+        tally = EpochTally()
+        tally.add(2.0, None)
+        tally.add(4.0, None)
+        assert tally.metrics() == {"train_loss": 3.0}
+        assert tally.moves() == []
+
+    def test_an_equal_loss_is_neither_better_nor_worse(self):
+        tally = EpochTally()
+        tally.add(1.0, self.move(1.0, 1.0, accepted=True))
+        metrics = tally.metrics()
+        assert metrics["improvement_rate"] == 0
+        assert metrics["accepted_worsening"] == metrics["rejected_worsening"] == 0
+        assert math.isnan(metrics["worsening_accept_probability"])
+
+    @pytest.mark.parametrize("new_loss", [math.nan, math.inf, -math.inf])
+    def test_a_loss_that_is_not_finite_is_counted_apart(self, new_loss):
+        tally = EpochTally()
+        tally.add(1.0, self.move(1.0, new_loss, accepted=False, probability=0.0))
+        metrics = tally.metrics()
+        assert metrics["non_finite"] == 1
+        assert metrics["improvement_rate"] == metrics["rejected_worsening"] == 0
+
+    def test_continues_where_its_state_was_taken(self):
+        first, second = EpochTally(), EpochTally()
+        moves = [self.move(1.0, 0.5 * step, accepted=step < 3) for step in range(5)]
+        for move in moves[:2]:
+            first.add(1.0, move)
+        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+        for tally in (first, second):
+            for move in moves[2:]:
+                tally.add(1.0, move)
+        assert second.metrics() == first.metrics()
+        assert second.moves() == first.moves()
+
+
+class TestRecordFile:
+    @pytest.fixture
+    def file(self, place):
+        return RecordFile(place / "records.jsonl")
+
+    def test_nothing_written_is_nothing_read(self, file):
+        assert file.read() == []
+        assert file.size() == 0
+        file.cut(0)
+        file.check_reaches(0)
+
+    def test_cut_back_to_a_checkpoint(self, file):
+        file.append({"a": 1})
+        size = file.size()
+        file.append({"a": 2})
+        file.cut(size)
+        file.append({"a": 3})
+        assert [record["a"] for record in file.read()] == [1, 3]
+
+    def test_a_line_in_half_is_no_record(self, file):
+        file.append({"a": 1})
+        with file.path.open("ab") as half:
+            half.write(b'{"a": 2, "b"')
+        assert file.read() == [{"a": 1}]
+
+    def test_a_damaged_line_is_named(self, file):
+        file.path.write_bytes(b'{"a": 1}\n{"a": \n{"a": 3}\n')
+        with pytest.raises(RunError, match=r"records\.jsonl: has a damaged line"):
+            file.read()
+
+    def test_too_short_is_named(self, file):
+        file.append({"a": 1})
+        file.check_reaches(file.size())
+        with pytest.raises(RunError, match="has 9 bytes, but 10 were written"):
+            file.check_reaches(10)
+
+
+class TestTensorBoard:
+    def scalars(self, directory):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        events = EventAccumulator(str(directory / "tensorboard")).Reload()
+        return {
+            tag: [(event.step, event.value) for event in events.Scalars(tag)]
+            for tag in events.Tags()["scalars"]
+        }
+
+    def expected(self, records):
+        names = set().union(*records) - {"epoch"}
+        return {
+            name: [
+                (record["epoch"], pytest.approx(record[name], rel=1e-6))
+                for record in records
+                if record.get(name) is not None
+            ]
+            for name in names
+        }
+
+    def test_holds_the_numbers_of_the_records(self, complete, lines_of):
+        directory = complete(method="adamw", tensorboard=True)
+        records = lines_of(directory / "metrics.jsonl")
+        assert self.scalars(directory) == self.expected(records)
+
+    def test_nothing_twice_after_a_kill(self, place, program, at_call, lines_of, tiny_flags):
+        flags = ["train", *tiny_flags, "--method", "adamw", "--tensorboard", "--out", "run"]
+        # The events of the second epoch are written, its checkpoint is not.
+        setup = at_call("annealtune.training.storage.checkpoint:Checkpoints.save", 2)
+        assert program(*flags, setup=setup).code == -signal.SIGKILL
+        assert program(*flags, "--resume").code == 0
+        files = list((place / "run" / "tensorboard").iterdir())
+        assert len(files) == 2
+        records = lines_of(place / "run" / "metrics.jsonl")
+        assert [record["epoch"] for record in records] == [1, 2, 3]
+        assert self.scalars(place / "run") == self.expected(records)
+
+    def test_not_asked_for_is_not_written(self, complete):
+        assert not (complete(epochs=1) / "tensorboard").exists()
