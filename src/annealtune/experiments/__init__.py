@@ -1,0 +1,1 @@
+"""Experiments by name: a TOML file each, and `siren.py`, data and model of one of them."""
