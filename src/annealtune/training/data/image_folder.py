@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 from annealtune.errors import DataError
 
 from .dataset import Dataset
+from .statistics import channel_statistics
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 GREY = ("1", "L")
@@ -46,13 +47,13 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])
         for part in (train, test)
     )
-    mean, std = _statistics(train_images)
+    mean, std = channel_statistics(train_images)
     return Dataset(
         name="image-folder",
-        train_images=torch.from_numpy(train_images),
-        train_labels=torch.tensor(train.labels),
-        test_images=torch.from_numpy(test_images),
-        test_labels=torch.tensor(test.labels),
+        train_inputs=torch.from_numpy(train_images),
+        train_targets=torch.tensor(train.labels),
+        test_inputs=torch.from_numpy(test_images),
+        test_targets=torch.tensor(test.labels),
         classes=classes,
         mean=mean,
         std=std,
@@ -157,16 +158,3 @@ def _read(path: Path, mode: str, size: tuple[int, int], *, resize: bool) -> NDAr
             "give one size to resize all of them to with the key image_size"
         )
     return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
-
-
-def _statistics(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel, pixels divided by 255."""
-    counts = [np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])]
-    values = np.arange(256) / 255
-    mean = [float(np.average(values, weights=count)) for count in counts]
-    variance = [
-        float(np.average((values - center) ** 2, weights=count))
-        for center, count in zip(mean, counts, strict=True)
-    ]
-    # A channel without any contrast is only centered.
-    return tuple(mean), tuple(v**0.5 if v > 0 else 1.0 for v in variance)
