@@ -1,6 +1,5 @@
 """From a name to a net that is known to fit the data."""
 
-import inspect
 from collections import OrderedDict
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 
 from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config.names import padded_size, parse
-from annealtune.training.factories import import_factory, in_one_line, is_factory
+from annealtune.training.factories import import_factory, in_one_line, is_factory, keywords_of
 from annealtune.training.task import Task
 
 from .mlp import MLP
@@ -108,25 +107,15 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
 
 def _asked_for(name: str, factory: Any, told: dict[str, Any]) -> dict[str, Any]:
     """Return those of the things told that a factory takes by keyword."""
-    try:
-        parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):  # it does not say what it takes
-        return told
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
-        return told
-    named = {
-        each.name: each.default is each.empty
-        for each in parameters
-        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    }
-    unknown = [key for key, is_needed in named.items() if is_needed and key not in told]
+    keywords = keywords_of(factory)
+    unknown = [key for key in keywords.needed if key not in told]
     if unknown:
         call = ", ".join(f"{key}={value}" for key, value in told.items())
         raise ConfigError(
             f"model = {name!r}: must take some of what this data has, {call}, by keyword, got a "
             f"factory that asks for {', '.join(unknown)}{did_you_mean(unknown[0], told)}"
         )
-    return {key: value for key, value in told.items() if key in named}
+    return {key: value for key, value in told.items() if keywords.take(key)}
 
 
 def _zero_padding(image_size: tuple[int, ...], size: tuple[int, ...]) -> nn.ZeroPad2d:
