@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from annealtune.errors import RunError
-
 Kind = Literal["classification", "regression", "tokens"]
 InputType = Literal["uint8", "float32", "int64"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -54,6 +52,8 @@ class Task:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"Task(kind=...) must be one of {', '.join(KINDS)}, got {self.kind!r}")
         sizes = (*self.input_shape, *self.output_shape, self.vocabulary or 1)
         if min(sizes) < 1:
             raise ValueError(
@@ -150,12 +150,10 @@ class Task:
         """Read what `to_dict` gave, also after JSON made lists of the tuples.
 
         Raises:
-            RunError: if it is something else.
+            TypeError: if keys are missing or unknown.
+            ValueError: if a value makes no sense.
         """
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in content.items()
         }
-        try:
-            return cls(**values)
-        except (TypeError, ValueError) as error:
-            raise RunError(f"not the description of a task: {error}") from None
+        return cls(**values)

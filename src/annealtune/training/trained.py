@@ -5,6 +5,7 @@ from __future__ import annotations
 from os import PathLike
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from annealtune.training import data, models
@@ -28,7 +29,8 @@ def load(run_dir: str | PathLike[str], *, raw: bool = False) -> nn.Module:
         ConfigError: if the directory holds no run, or its model cannot be built.
         RunError: if there are no best weights, or they are damaged.
     """
-    return Trained(Path(run_dir)).raw if raw else Trained(Path(run_dir)).model
+    trained = Trained(Path(run_dir))
+    return trained.raw if raw else trained.model
 
 
 class Trained:
@@ -46,7 +48,8 @@ class Trained:
         directory = RunDirectory(run_dir)
         self.config = directory.config()
         self.task = directory.task() or _task_of_data(self.config)
-        self.model = models.build(self.config.model, self.task, pad=self.config.pad).eval()
+        with torch.random.fork_rng(devices=()):  # the initial weights are not what is wanted
+            self.model = models.build(self.config.model, self.task, pad=self.config.pad).eval()
         self.facts = directory.load_best(self.model)
         self.raw = Raw(self.task, self.model).eval()
 

@@ -151,7 +151,13 @@ class RunDirectory:
         Raises:
             RunError: if it cannot be read.
         """
-        return Task.from_dict(read_json(self.task_file)) if self.task_file.exists() else None
+        if not self.task_file.exists():
+            return None
+        content = read_json(self.task_file)
+        try:
+            return Task.from_dict(content)
+        except (TypeError, ValueError) as error:
+            raise RunError(f"{self.task_file}: does not describe a task: {error}") from None
 
     def note_task(self, task: Task) -> None:
         """Write down what the run learns, so that its model can be built without the data.
