@@ -30,6 +30,8 @@ COMMANDS = {
     "config": "runs",
     "evaluate": "runs",
     "inspect": "runs",
+    "predict": "models",
+    "export": "models",
     "study": "studies",
     "report": "studies",
     "reproduce": "reproduce",

@@ -85,7 +85,7 @@ def train(
     run_dir = out or _free_directory(config, resume)
 
     from annealtune.training import run
-    from annealtune.training.progress import Lines, Live, decimal
+    from annealtune.training.progress import Lines, Live, told_scores
     from annealtune.training.stopping import stop_on_signals
 
     console = Console(stderr=True)
@@ -98,8 +98,7 @@ def train(
             "the test set chose the best epoch (validate_on = test): its score is optimistic"
         )
     typer.echo(
-        f"test accuracy {result['test_accuracy']:.2%}, test loss {decimal(result['test_loss'])}, "
-        f"best epoch {result['best_epoch']} of {result['epochs']}"
+        f"{told_scores(result, 'test')}, best epoch {result['best_epoch']} of {result['epochs']}"
     )
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
 
@@ -126,15 +125,13 @@ def evaluate(
 ) -> None:
     """Score the best weights of a run on its validation set and on the test set."""
     require_run(run_path)
+    from annealtune.training.progress import told_scores
     from annealtune.training.runs import score
 
     scores = score(run_path, data_dir)
     typer.echo(f"best epoch {scores['epoch']}")
     for part in ("validation", "test"):
-        typer.echo(
-            f"{part} accuracy {scores[f'{part}_accuracy']:.2%}, "
-            f"{part} loss {scores[f'{part}_loss']:.4f}"
-        )
+        typer.echo(told_scores(scores, part))
 
 
 @app.command("inspect")
