@@ -123,7 +123,7 @@ class TestStopOnSignals:
 
 def test_after_so_many_epochs(flags, program, place, undisturbed, outcome):
     for epoch in (1, 2):
-        stopped = program(*flags, "--stop-after", epoch, "--resume")
+        stopped = program(*flags, "--stop-after", epoch, "--resume-or-start")
         assert stopped.code == 0
         assert f"far enough: saved run at step {6 * epoch}, {epoch} of 3 epochs" in stopped.err
         assert not (place / "run" / "result.json").exists()

@@ -33,6 +33,7 @@ COMMANDS = {
     "config": "runs",
     "evaluate": "runs",
     "inspect": "runs",
+    "list": "listing",
     "study": "studies",
     "report": "studies",
     "reproduce": "reproduce",
