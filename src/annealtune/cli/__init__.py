@@ -109,7 +109,8 @@ def _call(words: list[str]) -> Any:
 
 def _is_slow(words: list[str]) -> bool:
     """Tell whether a command will import torch and say nothing for a while."""
-    return COMMANDS.get(words[0]) == "runs" and words[0] != "config" and "--help" not in words
+    is_model = COMMANDS.get(words[0]) in ("runs", "models")
+    return is_model and words[0] != "config" and "--help" not in words
 
 
 def _program() -> Any:
