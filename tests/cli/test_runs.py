@@ -42,6 +42,11 @@ class TestUsageErrors:
             (["--set", "sgd-sa.lr=[-0.1]"], "sgd-sa.lr.0: input should be greater than"),
             (["--set", "sgd-sa.temprature=1"], "did you mean 'temperature'?"),
             (["--set", "epochs"], "must be KEY=VALUE"),
+            (
+                ["--set", "sgd-sa.lr=[0.1]"],
+                "sgd-sa.lr: is an option of sgd-sa, but the method is self",
+            ),
+            (["--set", "sgd_sa.lr=[0.1]"], "add --method sgd-sa, or leave it out"),
             (["missing.toml"], "missing.toml: cannot be read: No such file"),
             (
                 ["--device", "gpu"],
@@ -218,3 +223,30 @@ def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
 def test_the_papers_protocol_is_said_to_be_optimistic(annealtune):
     _, out, _ = annealtune("train", *TINY, "--validate-on", "test")
     assert out.splitlines()[0].startswith("the test set chose the best epoch")
+
+
+class TestResume:
+    def test_without_a_run_it_says_what_to_do(self, refused, tmp_path):
+        text = refused("train", "--resume")
+        assert text.startswith(
+            "--resume: there is no run in runs/digits-small-cnn-self-tuned-seed0;"
+        )
+        assert "annealtune list shows the runs" in text
+        assert list(tmp_path.iterdir()) == []
+
+    def test_it_knows_the_runs_beside_it(self, refused, tmp_path):
+        (tmp_path / "runs" / "first").mkdir(parents=True)
+        (tmp_path / "runs" / "first" / "config.toml").touch()
+        text = refused("train", "--resume", "--out", "runs/frist")
+        assert "did you mean 'runs/first'? annealtune list" in text
+
+    def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
+        flags = ["train", *TINY, "--epochs", 2]
+        name = "runs/digits-mlp-w16-self-tuned-seed0"
+        assert annealtune(*flags)[0] == 0
+        assert annealtune(*flags, "--stop-after", 1)[0] == 0
+        assert not (tmp_path / f"{name}-2" / "result.json").exists()
+        code, out, _ = annealtune(*flags, "--resume")
+        assert code == 0
+        assert f"weights: {name}-2/best.safetensors" in out
+        assert not (tmp_path / f"{name}-3").exists()
