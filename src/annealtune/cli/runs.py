@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from annealtune.annealing import STRATEGIES
+from annealtune.cli.command_line import typed_command
 from annealtune.cli.flags import (
     Assignments,
     explain_options,
@@ -92,7 +93,14 @@ def train(
     progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
     with stop_on_signals() as stop:
         stop.after_epoch = stop_after
-        result = run(config, run_dir, resume=resume, progress=progress, stop=stop)
+        result = run(
+            config,
+            run_dir,
+            resume=resume,
+            progress=progress,
+            stop=stop,
+            command=typed_command(),
+        )
     if result["validated_on"] == "test":
         typer.echo(
             "the test set chose the best epoch (validate_on = test): its score is optimistic"

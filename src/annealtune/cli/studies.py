@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from annealtune.cli.command_line import typed_command
 from annealtune.cli.flags import Assignments, read_values, with_config_flags
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.best_seed import KIND, Halving, hunt
@@ -144,11 +145,6 @@ def report(study: StudyPath, out: ReportOut = None) -> None:
     from annealtune.studies.report.writing import write_report
 
     typer.echo(write_report(records, out))
-
-
-def typed_command() -> str:
-    """Return the command line as it was typed."""
-    return shlex.join(["annealtune", *sys.argv[1:]])
 
 
 def share_cores(

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.arguments import whole
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.optim.averaging import no_average
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.objectives import Objective
@@ -216,9 +216,9 @@ class SelfTuner(OptimizerWrapper):
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
-        state = f"step {self.steps}{planned}, rate {self.rate:.3g}, {self.extra_steps} extra steps"
-        races = [str(info) for info in self.races]
-        events = (event for event in self.history.events if event.text not in races)
+        state = f"step {self.steps}{planned}, rate {rate_text(self.rate)}"
+        state += f", {self.extra_steps} extra steps"
+        events = (e for e in self.history.events if not e.text.startswith("race "))
         told = (f"step {event.step}: {event.text}" for event in events)
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
