@@ -3,9 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jinja2
-
-import annealtune
 from annealtune.studies.records import Study, flat
 from annealtune.studies.statistics.comparisons import RESAMPLES
 from annealtune.studies.statistics.costs import costs_of
@@ -15,6 +12,7 @@ from annealtune.studies.statistics.summaries import Statistics
 from .figures.panels import Drawing, Plate
 from .findings import findings
 from .method_tables import comparison_table, cost_table, summary_table
+from .shell import render_template
 from .table_1 import result_rows, results_table, shown_measures, state_of
 from .tables import Cell, Table, text_cell
 
@@ -44,15 +42,8 @@ def render_page(
     measures = shown_measures(study, statistics)
     main = main_measure(study)
     sections = [_section(statistics[measure]) for measure in measures if measure != main]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("annealtune.studies.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("report.html").render(
+    return render_template(
+        "study.html",
         study=study,
         subtitle=_subtitle(study),
         findings=findings(study, statistics),
@@ -60,8 +51,10 @@ def render_page(
         compared="Methods compared" if len(study.methods) > 1 else "Over the seeds",
         results=results_table(study, result_rows(study, statistics), measures),
         sections=sections,
-        plates=plates,
-        drawings=drawings,
+        plates=[
+            {**plate._asdict(), "drawings": [(drawings[p.name], p.title) for p in plate.panels]}
+            for plate in plates
+        ],
         costs_plate=any(plate.name == "costs" for plate in plates),
         costs=cost_table(costs_of(study), statistics.get(main)),
         incomplete=[(run, state_of(run)) for run in study.runs if run.status != "finished"],
@@ -70,7 +63,6 @@ def render_page(
         differing=_differing(study),
         environment=[(key, _text(value)) for key, value in flat(study.environment).items()],
         resamples=f"{RESAMPLES:,}",
-        version=annealtune.__version__,
     )
 
 

@@ -8,19 +8,41 @@ from typing import Any
 import matplotlib
 import matplotlib.style
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-# The hues of Okabe and Ito, which also look different to colour-blind readers, dark enough for
-# thin lines on white. A page gives each one a second tone for a dark background.
-SERIES = ("#0072b2", "#d55e00", "#008a65", "#b5548f", "#a87b00", "#5d4e9e", "#6b6b6b")
+from .hover import HoverFigure
+
+# First the hues of Okabe and Ito, which also look different to colour-blind readers, dark enough
+# for thin lines on white; then nine that are as far from these and from each other as there is room
+# for. A page gives each one a second tone for a dark background.
+SERIES = (
+    "#0072b2",
+    "#d55e00",
+    "#008a65",
+    "#b5548f",
+    "#a87b00",
+    "#5d4e9e",
+    "#6b6b6b",
+    "#a3122f",
+    "#3f6b00",
+    "#1c2a96",
+    "#6b3a12",
+    "#cc2fb0",
+    "#00717f",
+    "#7d22b8",
+    "#d0506a",
+    "#2d3b48",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# The second seven methods are dashed, the third seven dotted and dashed.
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1.2, 1.5)))
 INK = "#333333"
 FAINT = "#dddddd"
 FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
 WIDTH, HEIGHT = 4.6, 3.0  # inches: two of them beside each other on a page, one on a phone
+WIDE = 9.2  # a page's whole width
 THIN: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.4}
 THICK: dict[str, Any] = {"linewidth": 1.9}
 
@@ -67,9 +89,9 @@ def style() -> Iterator[None]:
 ROWS_WITHIN, ROW_HEIGHT = 3, 0.2
 
 
-def blank(height: float = HEIGHT) -> Axes:
+def blank(height: float = HEIGHT, width: float = WIDTH) -> Axes:
     """Return empty axes on a figure of their own."""
-    return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
+    return HoverFigure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def colour(methods: Sequence[str], method: str) -> str:
@@ -80,6 +102,11 @@ def colour(methods: Sequence[str], method: str) -> str:
 def marker(methods: Sequence[str], method: str) -> str:
     """Return the marker of a method."""
     return MARKERS[methods.index(method) % len(MARKERS)]
+
+
+def dashes(methods: Sequence[str], method: str) -> Any:
+    """Return the line style of a method: where there are many, colours alone are too close."""
+    return DASHES[methods.index(method) // len(MARKERS) % len(DASHES)]
 
 
 def label(text: str) -> str:
