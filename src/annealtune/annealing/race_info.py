@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from annealtune.annealing.neighborhood import Setting, restored
@@ -120,7 +120,7 @@ class RaceInfo:
         return cls(**{**plain, **found})
 
 
-def numbered(races: list[Mapping[str, Any]]) -> list[RaceInfo]:
+def numbered(races: Iterable[Mapping[str, Any]]) -> list[RaceInfo]:
     """Read the races of a run in order; those of earlier versions do not know their number."""
     return [RaceInfo.from_dict({"number": n, **race}) for n, race in enumerate(races, 1)]
 

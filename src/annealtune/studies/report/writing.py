@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import Study
 from annealtune.studies.statistics.summaries import study_statistics
-from annealtune.training.storage.files import write_atomically
 
 from .figures.gallery import plates
 from .figures.panels import render
+from .files import write_files
 from .page import render_page
 from .table_1 import result_rows, shown_measures
 from .table_files import results_csv, results_tex
@@ -43,30 +42,4 @@ def write_report(study: Study, out: Path | None = None) -> Path:
         "table.tex": tex.encode(),
         "index.html": page.encode(),
     }
-    _make(directory / "figures")
-    for name, content in contents.items():
-        _write(directory / name, content)
-    return directory / "index.html"
-
-
-def _make(directory: Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise ConfigError(
-            f"{directory}: cannot be made: a file is in the way; choose another --out"
-        ) from None
-    except OSError as error:
-        raise RunError(
-            f"{directory}: cannot be made: {error.strerror}; choose another --out"
-        ) from None
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_atomically(path, content)
-    except RunError as error:
-        reason = getattr(error.__cause__, "strerror", None) or error
-        raise RunError(
-            f"{path}: cannot be written: {reason}; make room or choose another --out"
-        ) from error
+    return write_files(directory, contents)
