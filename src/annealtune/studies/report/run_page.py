@@ -1,6 +1,5 @@
 """The page of one run, finished or not, and of several beside each other."""
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ _RESULTS = (
     ("test_loss", "test loss"),
     ("best_validation_accuracy", "best validation accuracy"),
     ("best_validation_loss", "best validation loss"),
-    ("training_seconds", "training, s"),
+    ("training_seconds", "training time"),
 )
 
 
@@ -155,7 +154,7 @@ def _results(story: RunStory) -> list[tuple[str, str]]:
 def _score(key: str, value: float) -> str:
     if key.endswith("accuracy"):
         return f"{100 * value:.2f} %"
-    return f"{value:.1f}" if key.endswith("seconds") else f"{value:.4g}"
+    return f"{value:.1f} s" if key.endswith("seconds") else f"{value:.4g}"
 
 
 def _race_table(story: RunStory) -> Table | None:
@@ -232,7 +231,7 @@ def _files(run: RunRecord) -> list[tuple[str, str]]:
 
 def _names(runs: Sequence[RunRecord]) -> list[str]:
     """Return short names that tell runs apart: the ends of their paths."""
-    paths = [Path(os.path.abspath(run.path)) for run in runs]
+    paths = [run.path.resolve() for run in runs]
     for parts in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-parts:]) for path in paths]
         if len(set(names)) == len(names):

@@ -122,7 +122,7 @@ class RunStory:
         if self.has_moves:
             tried, accepted = (self._moves(key) for key in ("tried", "accepted"))
             if tried:
-                return f"Accepted {accepted / tried:.0%} of {tried:,.0f} moves"
+                return f"Accepted {100 * accepted / tried:.0f} % of {tried:,.0f} moves"
         if self.rate is not None and method == "self-tuned":
             return f"Held a learning rate of {rate_text(self.rate)} without a race"
         if self.rate is not None:
@@ -149,7 +149,7 @@ class RunStory:
             return ""
         planned = self.steps_per_epoch * (self.planned_epochs or self.epochs)
         subject = "the race" if len(self.races) == 1 else f"{len(self.races)} races"
-        return f"{subject} cost {extra / planned:.0%} extra steps"
+        return f"{subject} cost {100 * extra / planned:.0f} % extra steps"
 
     def _moves(self, key: str) -> float:
         return sum(

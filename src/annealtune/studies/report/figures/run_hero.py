@@ -14,10 +14,12 @@ from annealtune.studies.report.run_story import RunStory
 from .end_labels import EndLabel, write_at_ends
 from .hover import show_values
 from .panels import Panel
-from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, label
+from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, label, legend, line
 
 _VALIDATION, _TRAINING, _RATE = SERIES[0], SERIES[6], SERIES[1]
 _POINTS_UP_TO = 40
+# More names do not fit beside the axes.
+_NAMED_UP_TO = 10
 
 
 def hero(stories: Sequence[RunStory]) -> Panel | None:
@@ -55,9 +57,8 @@ def _accuracy(axes: Axes, stories: Sequence[RunStory]) -> None:
     lines: list[tuple[str, str, str]] = [("validation_accuracy", "validation", _VALIDATION)]
     if len(stories) == 1:
         lines.append(("train_eval_accuracy", "training", _TRAINING))
-    _lines(axes, stories, lines, lambda value: f"{100 * value:.2f} %")
+    _lines(axes, stories, lines, lambda v: f"{100 * v:.2f} %", best="validation_accuracy")
     in_per_cent(axes)
-    _mark_best(axes, stories, "validation_accuracy", lambda value: f"{100 * value:.1f} %")
 
 
 def _loss(axes: Axes, stories: Sequence[RunStory]) -> None:
@@ -65,9 +66,8 @@ def _loss(axes: Axes, stories: Sequence[RunStory]) -> None:
     lines: list[tuple[str, str, str]] = [("validation_loss", "validation", _VALIDATION)]
     if len(stories) == 1:
         lines.append(("train_eval_loss", "training", _TRAINING))
-    _lines(axes, stories, lines, lambda value: f"{value:.4g}", logarithmic=True)
-    if not any(story.has_accuracy for story in stories):
-        _mark_best(axes, stories, "validation_loss", lambda value: f"{value:.3g}")
+    best = "" if any(story.has_accuracy for story in stories) else "validation_loss"
+    _lines(axes, stories, lines, lambda v: f"{v:.4g}", logarithmic=True, best=best)
 
 
 def _rate(axes: Axes, stories: Sequence[RunStory]) -> None:
@@ -81,19 +81,20 @@ def _rate(axes: Axes, stories: Sequence[RunStory]) -> None:
         axes.plot(xs, ys, color=colour, linewidth=1.9)
         texts = [f"epoch {x:.3g}: {rate_text(y)}" for x, y in zip(xs, ys, strict=True)]
         show_values(axes, _series(stories, story, "rate"), colour, xs, ys, texts, is_line=True)
-        heights += [y for y in ys if y > 0]
+        # The last steps of a decay go to nothing: two and a half decades show all that matters.
+        heights += [y for y in ys if y > max(ys) / 300]
         if story.rate is not None:
             ends.append((story, colour))
         if len(stories) == 1:
             heights += _arms(axes, story)
     if heights and min(heights) > 0:
         axes.set_yscale("log")
-        # The last steps of a decay go to nothing: three decades show all that matters.
-        low = max(min(heights), max(heights) / 3000)
-        axes.set_ylim(low / 1.5, max(heights) * 1.7)
+        axes.set_ylim(min(heights) / 1.5, max(heights) * 1.7)
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate_text(value)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        is_narrow = max(heights) / min(heights) < 8
+        minor = FuncFormatter(lambda value, _: rate_text(value)) if is_narrow else NullFormatter()
+        axes.yaxis.set_minor_formatter(minor)
     if len(stories) == 1 and stories[0].races:
         race = stories[0].races[-1]
         write_at_ends(axes, [EndLabel(f"found {rate_text(race.rate)}", _RATE, race.rate)])
@@ -114,6 +115,7 @@ def _lines(
     form: Any,
     *,
     logarithmic: bool = False,
+    best: str = "",
 ) -> None:
     """Draw some numbers of every run over the epochs, named at their ends."""
     labels, known = [], []
@@ -136,31 +138,28 @@ def _lines(
         _shade_races(axes, stories[0])
     if logarithmic and known and min(known) > 0 and max(known) / min(known) > 5:
         in_powers(axes)
-    if len(labels) <= 12:
+    labels += _best(axes, stories, best, form) if best else []
+    where = axes.get_subplotspec()
+    if len(labels) <= _NAMED_UP_TO:
         write_at_ends(axes, labels)
+    elif where is not None and where.is_first_row():
+        legend(axes, [line(each.text, each.colour) for each in labels])
 
 
 def _series(stories: Sequence[RunStory], story: RunStory, what: str) -> str:
     return what if len(stories) == 1 else story.name
 
 
-def _mark_best(axes: Axes, stories: Sequence[RunStory], key: str, form: Any) -> None:
+def _best(axes: Axes, stories: Sequence[RunStory], key: str, form: Any) -> list[EndLabel]:
+    """Mark the best epoch of a single run; return what to write beside the axes."""
     if len(stories) != 1 or stories[0].best_epoch is None:
-        return
+        return []
     values = dict(zip(*stories[0].curve(key), strict=True))
     best = values.get(float(stories[0].best_epoch), math.nan)
-    if math.isfinite(best):
-        where = (stories[0].best_epoch, best)
-        axes.plot(*where, "o", markersize=8, markerfacecolor="none", color=INK)
-        axes.annotate(
-            f"best: {form(best)}",
-            where,
-            xytext=(0, -13),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=8.5,
-        )
+    if not math.isfinite(best):
+        return []
+    axes.plot(stories[0].best_epoch, best, "o", markersize=8, markerfacecolor="none", color=INK)
+    return [EndLabel(f"best {form(best)}", INK, best)]
 
 
 def _rate_line(story: RunStory) -> tuple[list[float], list[float]]:

@@ -35,11 +35,7 @@ def race_panels(races: Sequence[RaceInfo]) -> list[tuple[Panel, str]]:
 def _caption(race: RaceInfo) -> str:
     told = f"{str(race)[0].upper()}{str(race)[1:]}."
     if race.winner is not None:
-        told += (
-            f" It won as {race.reason}."
-            if race.reason.startswith("the ")
-            else (f" Why: {race.reason}.")
-        )
+        told += f" Why it won: {race.reason}."
     if race.restarted:
         told += " The run then started again from its weights before the race."
     if len(race.losses[0]) >= _SMOOTHED_FROM:
