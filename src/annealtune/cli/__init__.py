@@ -31,7 +31,7 @@ COMMANDS = {
     "evaluate": "runs",
     "inspect": "runs",
     "study": "studies",
-    "report": "studies",
+    "report": "report",
     "reproduce": "reproduce",
 }
 

@@ -3,9 +3,12 @@
 torch is imported once the config is valid.
 """
 
+from __future__ import annotations
+
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,6 +24,10 @@ from annealtune.cli.flags import (
 )
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+
+if TYPE_CHECKING:
+    from annealtune.cli.live_page import LivePage
+    from annealtune.training.progress import Progress
 
 Experiment = Annotated[
     Path | None, typer.Argument(help="A TOML file with any of these keys; flags win over it.")
@@ -59,6 +66,12 @@ AcceptBatch = Annotated[
         metavar="WHERE", help="Short for the method's key accept_batch: same, next or held-out."
     ),
 ]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write the run's page at its start and as it goes on.")
+]
+Open = Annotated[
+    bool, typer.Option("--open", help="The same, and open the page in the browser at the start.")
+]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 app = typer.Typer(rich_markup_mode=None)
@@ -77,6 +90,8 @@ def train(
     out: Out = None,
     resume: Resume = False,
     stop_after: StopAfter = None,
+    report: Report = False,
+    open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
     if resume and out is not None and experiment is None and is_run(out):
@@ -91,13 +106,14 @@ def train(
 
     console = Console(stderr=True)
     progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
+    page = _live_page(progress, run_dir, open_) if report or open_ else None
     with stop_on_signals() as stop:
         stop.after_epoch = stop_after
         result = run(
             config,
             run_dir,
             resume=resume,
-            progress=progress,
+            progress=page or progress,
             stop=stop,
             command=typed_command(),
         )
@@ -110,6 +126,10 @@ def train(
         f"best epoch {result['best_epoch']} of {result['epochs']}"
     )
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+    if page is not None and page.page is not None:
+        typer.echo(f"page: {page.page}")
+    else:
+        typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 @app.command(epilog=_OPTIONS)
@@ -164,6 +184,13 @@ def _read_config(
     values = read_values(file, flags, assignments)
     write_short_forms(values, **short_forms)
     return from_values(values, str(file or "flags"))
+
+
+def _live_page(progress: Progress, run_dir: Path, is_shown: bool) -> LivePage:
+    from annealtune.cli.live_page import LivePage
+    from annealtune.cli.report import show
+
+    return LivePage(progress, run_dir, show if is_shown else None)
 
 
 def _free_directory(config: RunConfig, resume: bool) -> Path:

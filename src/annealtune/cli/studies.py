@@ -1,4 +1,4 @@
-"""The commands for many runs, study and report. Neither imports torch."""
+"""The command for many runs: study. It imports no torch."""
 
 import shlex
 import shutil
@@ -20,7 +20,7 @@ from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import Study, read_study
+from annealtune.studies.records import Study
 from annealtune.studies.reproduction import find_experiment
 from annealtune.studies.run import run_study
 from annealtune.training.stopping import stop_on_signals
@@ -75,13 +75,6 @@ Reduction = Annotated[
 FirstRung = Annotated[
     int | None, typer.Option(min=1, metavar="EPOCHS", help="Search: when seeds are first judged.")
 ]
-StudyPath = Annotated[
-    Path, typer.Argument(metavar="STUDY", help="A study directory, finished or not.")
-]
-ReportOut = Annotated[
-    Path | None,
-    typer.Option(help="Directory of the report.  [default: STUDY/report]", metavar="DIR"),
-]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -135,16 +128,6 @@ def study(
                 plan, out, engine, display, stop, halving=halving, retry_failed=retry_failed
             )
     tell_outcome(finished)
-
-
-@app.command()
-def report(study: StudyPath, out: ReportOut = None) -> None:
-    """Write one page about a study: table, tests, figures; also CSV, LaTeX, SVG and PDF."""
-    records = read_study(study)
-
-    from annealtune.studies.report.writing import write_report
-
-    typer.echo(write_report(records, out))
 
 
 def share_cores(
