@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -42,6 +43,9 @@ class RunStoppedError(AnnealtuneError):
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the end of a message about an unknown name: the nearest known one, if one is near.
 
+    Another number is not a typo: for ``figure-9`` or ``cifar100`` nothing is suggested where there
+    are ``figure-4`` or ``cifar10``.
+
     Args:
         name: what was given; capitals, hyphens and underscores make no difference.
         known: the names that exist.
@@ -51,6 +55,40 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
         >>> print("got 'Tabuu'" + did_you_mean("Tabuu", ["genetic", "tabu"]))
         got 'Tabuu'; did you mean 'tabu'?
     """
-    plain = {word.lower().replace("_", "-"): word for word in known}
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=cutoff)
+    wanted = _plain(name)
+    plain = {_plain(word): word for word in known}
+    if any(_differ_in_numbers(wanted, word) for word in plain):
+        return ""
+    near = difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
+
+
+def unknown_name(key: str, name: str, known: Iterable[str], *, or_else: str = "") -> ConfigError:
+    """Return the error for a value that is none of the known names: the nearest, and all of them.
+
+    Args:
+        key: what was to be set.
+        name: what was given.
+        known: the names that exist.
+        or_else: what may be given instead of a name.
+
+    Example:
+        >>> print(unknown_name("model", "vg16", ["mlp", "vgg16"]))
+        model = 'vg16': unknown; did you mean 'vgg16'? Known: mlp, vgg16
+    """
+    known = list(known)
+    hint = did_you_mean(name, known)
+    names = ", ".join(known) + (f", or {or_else}" if or_else else "")
+    return ConfigError(
+        f"{key} = {name!r}: unknown{f'{hint} Known' if hint else '; known'}: {names}"
+    )
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
+
+
+def _differ_in_numbers(one: str, other: str) -> bool:
+    """Tell whether two names are the same apart from the numbers in them."""
+    bare_one, bare_other = (re.sub(r"\d+", "0", word) for word in (one, other))
+    return one != other and bare_one == bare_other

@@ -18,7 +18,7 @@ from pathlib import Path
 arguments = sys.argv[1:]
 assert arguments[0] == "train", arguments
 assert arguments[2] == "--out", arguments
-assert arguments[4] == "--resume", arguments
+assert arguments[4] == "--resume-or-start", arguments
 config = tomllib.loads(Path(arguments[1]).read_text())
 run = Path(arguments[3])
 stop_after = int(arguments[6]) if arguments[5:6] == ["--stop-after"] else None

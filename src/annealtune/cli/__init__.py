@@ -3,9 +3,12 @@
 import importlib.util
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any, cast
+
+from annealtune.cli.waiting import waiting
 
 # What [train] brings; without it the optimizers work and the program does not.
 _NEEDED = (
@@ -36,46 +39,148 @@ COMMANDS = {
 }
 
 
+# What a signal interrupts before there is anything to save; after that the command sees to it.
+_BEFORE = {
+    "train": "stopped before the run began; nothing was written",
+    "study": "stopped before the study began; nothing was written",
+    "reproduce": "stopped before the study began; nothing was written",
+}
+
+
 def main() -> None:
     """Run the program.
 
     Exit codes: 0 done, 1 a run failed, 2 wrong usage, 128 plus the signal if it was stopped.
     """
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        sys.exit(_fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2))
-    # The module of a package.module:factory may be in the working directory.
-    sys.path.append("")
+    from annealtune.training.stopping import leave_on_signals
+
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
+    with leave_on_signals(_BEFORE.get(arguments[0] if arguments else "", "stopped")):
+        sys.exit(_run(arguments, debug=debug))
+
+
+def _run(arguments: list[str], *, debug: bool) -> Any:
+    """Run a command and return the exit code."""
+    if arguments[:1] in (["--version"], ["-V"]):
+        return _tell_version()
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        return _fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2)
+    # The module of a package.module:factory may be in the working directory.
+    sys.path.append("")
 
     from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
 
     try:
-        sys.exit(_program()(arguments))
+        _check_command(arguments)
+        words = arguments or ["--help"]
+        with waiting("starting") if _is_slow(words) else nullcontext():
+            return _call(words)
     except RunStoppedError as error:
-        sys.exit(_fail(str(error), error.signal_number and 128 + error.signal_number))
+        return _fail(str(error), error.signal_number and 128 + error.signal_number)
     except (AnnealtuneError, OSError) as error:
         if debug:
             raise
-        sys.exit(_fail(str(error), 2 if isinstance(error, ConfigError) else 1))
+        return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
+
+
+def _call(words: list[str]) -> Any:
+    """Hand the words to typer.
+
+    Raises:
+        ConfigError: for words that the command does not know.
+    """
+    import typer
+
+    from annealtune.errors import ConfigError
+
+    # What typer raises for a wrong word; it has no public name.
+    usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
+    try:
+        return _program()(words, prog_name="annealtune", standalone_mode=False) or 0
+    except usage_error as error:
+        command = " ".join(["annealtune", *(set(words[:1]) & COMMANDS.keys())])
+        raise ConfigError(
+            f"{_explain_usage(error)}\n{command} --help explains the options"
+        ) from None
+
+
+def _is_slow(words: list[str]) -> bool:
+    """Tell whether a command will import torch and say nothing for a while."""
+    return COMMANDS.get(words[0]) == "runs" and words[0] != "config" and "--help" not in words
 
 
 def _program() -> Any:
     import typer
-    from typer.main import get_group
+    from typer.main import get_command
 
-    group = get_group(
-        typer.Typer(
-            help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
-            no_args_is_help=True,
-            add_completion=False,
-            rich_markup_mode=None,
-            epilog="--debug shows the traceback of an error.",
-        )
+    app = typer.Typer(
+        help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
+        rich_markup_mode=None,
+        epilog="--debug shows the traceback of an error.",
     )
-    group.commands = _LazyCommands()  # type: ignore[assignment]  # nobody adds to them
+
+    @app.callback()
+    def common(
+        version: Annotated[
+            bool, typer.Option("--version", "-V", help="Show the versions and exit.")
+        ] = False,
+    ) -> None:
+        if version:
+            raise typer.Exit(_tell_version())
+
+    group: Any = get_command(app)
+    group.commands = _LazyCommands()  # nobody adds to them
     return group
+
+
+def _tell_version() -> int:
+    """Print the version of the program and of what decides its results; torch is not imported."""
+    from importlib.metadata import PackageNotFoundError, version
+    from platform import python_version
+
+    from annealtune import __version__
+
+    try:
+        torch = f"torch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no torch"
+    sys.stdout.write(f"annealtune {__version__}, {torch}, Python {python_version()}\n")
+    return 0
+
+
+def _check_command(arguments: list[str]) -> None:
+    """Refuse a command that does not exist.
+
+    Raises:
+        ConfigError: with the nearest one.
+    """
+    from annealtune.errors import ConfigError, did_you_mean
+
+    name = arguments[0] if arguments else "--help"
+    if not name.startswith("-") and name not in COMMANDS:
+        hint = did_you_mean(name, [*COMMANDS, "--help", "--version"])
+        raise ConfigError(
+            f"{name!r} is not a command{hint}{' Commands' if hint else '; commands'}: "
+            f"{', '.join(COMMANDS)}"
+        )
+
+
+def _explain_usage(error: Any) -> str:
+    """Return what is wrong with the words of a command."""
+    from annealtune.errors import did_you_mean
+
+    message: str = error.format_message()
+    if hasattr(error, "possibilities"):  # an option that does not exist
+        options = [
+            spelled
+            for option in error.ctx.command.params
+            for spelled in (*option.opts, *option.secondary_opts)
+            if spelled.startswith("-")
+        ]
+        message = f"no such option: {error.option_name}{did_you_mean(error.option_name, options)}"
+    return f"{message[:1].lower()}{message[1:]}"
 
 
 class _LazyCommands(Mapping[str, Any]):

@@ -1,4 +1,7 @@
-"""Flags of several commands: one for every key of a run; flags, file and --set together."""
+"""Flags of several commands: one for every key of a run; flags, file and --set together.
+
+The flags stand in groups in the help, and the shell completes their values.
+"""
 
 import inspect
 import types
@@ -8,18 +11,47 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
+from annealtune.cli.completion import complete_assignment, complete_names
 from annealtune.errors import ConfigError
-from annealtune.training.config import DEFAULT_METHOD, RunConfig, assign, is_block, read_toml
+from annealtune.training.config import (
+    DEFAULT_METHOD,
+    DEVICES,
+    RunConfig,
+    assign,
+    is_block,
+    read_toml,
+)
+from annealtune.training.config.names import ARCHITECTURES, DATASETS
 
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Set an option of a method: sgd-sa.lr=[0.1]."),
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Set an option of a method: sgd-sa.lr=[0.1].",
+        autocompletion=complete_assignment,
+    ),
 ]
 
 _BLOCKS: dict[str, Any] = {
     name: field.annotation for name, field in RunConfig.model_fields.items() if is_block(field)
 }
 _KEYS = [name for name in RunConfig.model_fields if name not in _BLOCKS]
+# In which part of the help a key stands.
+_GROUPS = {
+    "Data": ("data", "data_dir", "download", "image_size", "train_size", "augment"),
+    "Model": ("model", "pad"),
+    "Training": ("method", "epochs", "batch_size", "reshuffle"),
+    "Scores": ("validation_fraction", "validate_on", "train_sample"),
+    "Seeds": ("seed", "init_seed", "data_seed", "split_seed", "decision_seed"),
+    "Machine": ("device", "threads", "precision", "compile", "channels_last"),
+    "Files": ("checkpoint_every", "tensorboard"),
+}
+_PLACES = {key: group for group, keys in _GROUPS.items() for key in keys}
+_METAVARS: dict[Any, str] = {int: "N", float: "X", str: "NAME", Path: "DIR"}
+_OWN_METAVARS = {"image_size": "HEIGHT WIDTH", "checkpoint_every": "WHEN"}
+# What the shell completes besides the choices of a key that has them.
+_NAMES = {"data": tuple(DATASETS), "model": tuple(ARCHITECTURES), "device": DEVICES}
 
 
 def with_config_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -47,12 +79,23 @@ def _flag(name: str) -> inspect.Parameter:
     spelled = "--" + name.replace("_", "-")
     if kind is bool:
         spelled = f"{spelled}/--no-{name.replace('_', '-')}"
-    shown = "" if field.default is None else f"  [default: {str(field.default).lower()}]"
-    metavar = "HEIGHT WIDTH" if name == "image_size" else None
-    if get_origin(field.annotation) is Literal:
-        metavar = "|".join(get_args(field.annotation))
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    metavar = _OWN_METAVARS.get(name) or _METAVARS.get(kind)
+    help_text = str(field.description)
+    if len(choices) > 3:
+        help_text += f": {', '.join(choices)}"
+    elif choices:
+        metavar = "|".join(choices)
+    if field.default is not None:
+        help_text += f"  [default: {str(field.default).lower()}]"
+    names = choices or _NAMES.get(name)
     option = typer.Option(
-        spelled, help=f"{field.description}{shown}", show_default=False, metavar=metavar
+        spelled,
+        help=help_text,
+        show_default=False,
+        metavar=metavar,
+        rich_help_panel=_PLACES.get(name),
+        autocompletion=complete_names(names) if names else None,
     )
     return inspect.Parameter(
         name,
@@ -73,22 +116,6 @@ def _plain_type(annotation: Any) -> Any:
     return annotation if annotation in (bool, int, float, Path) else str
 
 
-def explain_options() -> str:
-    """Return one line for every option of every method, for the end of a help text."""
-    lines = ["Options of the methods, for the file or --set:"]
-    for name, block in _BLOCKS.items():
-        for key, option in block.model_fields.items():
-            value = "unset" if option.default is None else _short(option.default)
-            lines.append(f"{_spelled(name)}.{key}: {option.description} [{value}]")
-    return "\b\n" + "\n".join(lines)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, tuple) and len(value) > 4:
-        return f"{value[0]} ... {value[-1]}"
-    return str(list(value) if isinstance(value, tuple) else value)
-
-
 def _spelled(block: str) -> str:
     return RunConfig.model_fields[block].alias or block
 
@@ -97,10 +124,20 @@ def read_values(
     file: Path | None, flags: dict[str, Any], assignments: list[str] | None
 ) -> dict[str, Any]:
     """Return what a file, --set and flags say together; flags win, then --set."""
+    if file is not None and not file.exists():
+        _check_meant(file.name)
     values = read_toml(file) if file is not None else {}
     for assignment in assignments or []:
         assign(values, assignment)
     return {**values, **flags}
+
+
+def _check_meant(name: str) -> None:
+    """Refuse the name of a method, data set or model where a file belongs."""
+    methods = get_args(RunConfig.model_fields["method"].annotation)
+    for flag, names in (("--method", methods), ("--data", DATASETS), ("--model", ARCHITECTURES)):
+        if name in names:
+            raise ConfigError(f"{name}: there is no such file; did you mean {flag} {name}?")
 
 
 def write_short_forms(values: dict[str, Any], **short: str | None) -> None:

@@ -6,13 +6,18 @@ from typing import Annotated
 
 import typer
 
+from annealtune.cli.completion import complete_run_or_study
 from annealtune.errors import ConfigError
 from annealtune.studies.records import STUDY_FILE, read_lone_run, read_study
 from annealtune.training.storage import CONFIG_FILE, is_run
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="PATH...", help="Run directories, or study directories."),
+    typer.Argument(
+        metavar="PATH...",
+        help="Run directories, or study directories.",
+        autocompletion=complete_run_or_study,
+    ),
 ]
 Out = Annotated[
     Path | None,

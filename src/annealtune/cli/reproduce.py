@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from annealtune.cli.command_line import typed_command
+from annealtune.cli.completion import complete_names
 from annealtune.cli.flags import Assignments, read_values
 from annealtune.cli.studies import (
     Jobs,
@@ -16,7 +17,7 @@ from annealtune.cli.studies import (
     share_cores,
     tell_outcome,
 )
-from annealtune.errors import ConfigError, RunError
+from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.directory import cores
 from annealtune.studies.display import choose_display
 from annealtune.studies.plan import Plan, make_plan, parse_seeds
@@ -29,6 +30,7 @@ from annealtune.studies.reproduction import (
     find_reproduction,
 )
 from annealtune.studies.run import run_study
+from annealtune.training.config import DEVICES
 from annealtune.training.stopping import stop_on_signals
 
 app = typer.Typer(rich_markup_mode=None)
@@ -37,9 +39,21 @@ app = typer.Typer(rich_markup_mode=None)
 @app.command()
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="Which one; without a name all are listed.")
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Which one; without a name all are listed.",
+            autocompletion=complete_names(REPRODUCTIONS),
+        ),
     ] = None,
-    size: Annotated[str, typer.Option(help="small: for a CPU; paper: for a GPU.")] = "small",
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(SIZES),
+            help="small: for a CPU; paper: for a GPU.",
+            autocompletion=complete_names(SIZES),
+        ),
+    ] = "small",
     seeds: Seeds = None,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option(help="Where the studies go.", metavar="DIR")] = Path(
@@ -49,14 +63,21 @@ def reproduce(
     download: Annotated[
         bool, typer.Option("--download", help="Fetch missing data from its official address.")
     ] = False,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps")] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="auto, cpu, cuda, cuda:N or mps",
+            autocompletion=complete_names(DEVICES),
+        ),
+    ] = None,
     set_: Assignments = None,
     retry_failed: RetryFailed = False,
     yes: Annotated[bool, typer.Option("--yes", help="Start runs that take days.")] = False,
 ) -> None:
     """Run an experiment of the paper again, or list them."""
     if size not in SIZES:
-        raise ConfigError(f"size = {size!r}: must be {' or '.join(SIZES)}")
+        raise unknown_name("size", size, SIZES)
     if name is None:
         _list_reproductions(Console(), jobs or cores())
         return

@@ -3,8 +3,6 @@
 torch is imported once the config is valid.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from pathlib import Path
@@ -15,14 +13,13 @@ from rich.console import Console
 
 from annealtune.annealing import STRATEGIES
 from annealtune.cli.command_line import typed_command
-from annealtune.cli.flags import (
-    Assignments,
-    explain_options,
-    read_values,
-    with_config_flags,
-    write_short_forms,
-)
+from annealtune.cli.completion import complete_experiment, complete_names, complete_run
+from annealtune.cli.flags import Assignments, read_values, with_config_flags, write_short_forms
+from annealtune.cli.help import MethodCommand
+from annealtune.cli.waiting import waiting
+from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config import RunConfig, from_values
+from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, require_run
 
 if TYPE_CHECKING:
@@ -30,14 +27,24 @@ if TYPE_CHECKING:
     from annealtune.training.progress import Progress
 
 Experiment = Annotated[
-    Path | None, typer.Argument(help="A TOML file with any of these keys; flags win over it.")
+    Path | None,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="A TOML file with any of these keys; flags win over it.",
+        autocompletion=complete_experiment(),
+    ),
 ]
 Out = Annotated[
     Path | None,
     typer.Option(help="Run directory.  [default: runs/DATA-MODEL-METHOD-seedN]", metavar="DIR"),
 ]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Continue the run in --out; start it if there is none.")
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in --out.")]
+ResumeOrStart = Annotated[
+    bool,
+    typer.Option(
+        "--resume-or-start",
+        help="Continue the run in --out, or start it: for jobs that are run again.",
+    ),
 ]
 StopAfter = Annotated[
     int | None,
@@ -51,6 +58,7 @@ StrategyName = Annotated[
         metavar="NAME",
         help=f"Short for the method's key strategy: {', '.join(STRATEGIES)}, or "
         "package.module:Class.",
+        autocompletion=complete_names(STRATEGIES),
     ),
 ]
 AcceptOn = Annotated[
@@ -58,12 +66,15 @@ AcceptOn = Annotated[
     typer.Option(
         metavar="WHAT",
         help="Short for the method's key accept_on: loss, error or package.module:function.",
+        autocompletion=complete_names(("loss", "error")),
     ),
 ]
 AcceptBatch = Annotated[
     str | None,
     typer.Option(
-        metavar="WHERE", help="Short for the method's key accept_batch: same, next or held-out."
+        metavar="WHERE",
+        help="Short for the method's key accept_batch: same, next or held-out.",
+        autocompletion=complete_names(("same", "next", "held-out")),
     ),
 ]
 Report = Annotated[
@@ -72,13 +83,14 @@ Report = Annotated[
 Open = Annotated[
     bool, typer.Option("--open", help="The same, and open the page in the browser at the start.")
 ]
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+RunPath = Annotated[
+    Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete_run)
+]
 
 app = typer.Typer(rich_markup_mode=None)
-_OPTIONS = explain_options()
 
 
-@app.command(epilog=_OPTIONS)
+@app.command(cls=MethodCommand)
 @with_config_flags
 def train(
     flags: dict[str, Any],
@@ -89,50 +101,58 @@ def train(
     accept_batch: AcceptBatch = None,
     out: Out = None,
     resume: Resume = False,
+    resume_or_start: ResumeOrStart = False,
     stop_after: StopAfter = None,
     report: Report = False,
     open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
-    if resume and out is not None and experiment is None and is_run(out):
+    goes_on = resume or resume_or_start
+    if resume and out is not None:
+        _require_begun(out)
+    if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
     short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
     config = _read_config(experiment, flags, set_, short)
-    run_dir = out or _free_directory(config, resume)
+    run_dir = out or _free_directory(config, goes_on)
+    if resume:
+        _require_begun(run_dir)
 
-    from annealtune.training import run
-    from annealtune.training.progress import Lines, Live, decimal
-    from annealtune.training.stopping import stop_on_signals
+    with waiting(f"loading torch and {config.data}") as line, stop_once_begun() as stop:
+        from annealtune.training import run
+        from annealtune.training.progress import Lines, Live, decimal
 
-    console = Console(stderr=True)
-    progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
-    page = _live_page(progress, run_dir, open_) if report or open_ else None
-    with stop_on_signals() as stop:
+        console = Console(stderr=True)
+        progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
         stop.after_epoch = stop_after
+        stop.when_begun.append(line.erase)
+        page = _live_page(progress, run_dir, open_) if report or open_ else None
         result = run(
             config,
             run_dir,
-            resume=resume,
+            resume=goes_on,
             progress=page or progress,
             stop=stop,
             command=typed_command(),
         )
-    if result["validated_on"] == "test":
+        line.erase()
+        if result["validated_on"] == "test":
+            typer.echo(
+                "the test set chose the best epoch (validate_on = test): its score is optimistic"
+            )
         typer.echo(
-            "the test set chose the best epoch (validate_on = test): its score is optimistic"
+            f"test accuracy {result['test_accuracy']:.2%}, "
+            f"test loss {decimal(result['test_loss'])}, "
+            f"best epoch {result['best_epoch']} of {result['epochs']}"
         )
-    typer.echo(
-        f"test accuracy {result['test_accuracy']:.2%}, test loss {decimal(result['test_loss'])}, "
-        f"best epoch {result['best_epoch']} of {result['epochs']}"
-    )
-    typer.echo(f"weights: {run_dir / 'best.safetensors'}")
-    if page is not None and page.page is not None:
-        typer.echo(f"page: {page.page}")
-    else:
-        typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
+        typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+        if page is not None and page.page is not None:
+            typer.echo(f"page: {page.page}")
+        else:
+            typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
-@app.command(epilog=_OPTIONS)
+@app.command(cls=MethodCommand)
 @with_config_flags
 def config(
     flags: dict[str, Any],
@@ -154,9 +174,10 @@ def evaluate(
 ) -> None:
     """Score the best weights of a run on its validation set and on the test set."""
     require_run(run_path)
-    from annealtune.training.runs import score
+    with waiting("loading torch"):
+        from annealtune.training.runs import score
 
-    scores = score(run_path, data_dir)
+        scores = score(run_path, data_dir)
     typer.echo(f"best epoch {scores['epoch']}")
     for part in ("validation", "test"):
         typer.echo(
@@ -169,7 +190,8 @@ def evaluate(
 def inspect_run(run_path: RunPath) -> None:
     """Print what a run is and how far it got."""
     require_run(run_path)
-    from annealtune.training.describe import describe_run
+    with waiting("loading torch"):
+        from annealtune.training.describe import describe_run
 
     for name, value in describe_run(run_path):
         typer.echo(f"{name:<14} {value}")
@@ -186,7 +208,23 @@ def _read_config(
     return from_values(values, str(file or "flags"))
 
 
-def _live_page(progress: Progress, run_dir: Path, is_shown: bool) -> LivePage:
+def _require_begun(path: Path) -> None:
+    """Check that there is a run to continue.
+
+    Raises:
+        ConfigError: if there is none, with the nearest one beside it.
+    """
+    if is_run(path):
+        return
+    beside = path.parent.iterdir() if path.parent.is_dir() else ()
+    runs = [str(other) for other in beside if is_run(other)]
+    raise ConfigError(
+        f"--resume: there is no run in {path}{did_you_mean(str(path), runs) or ';'} "
+        "annealtune list shows the runs, without --resume a new one starts"
+    )
+
+
+def _live_page(progress: "Progress", run_dir: Path, is_shown: bool) -> "LivePage":
     from annealtune.cli.live_page import LivePage
     from annealtune.cli.report import show
 

@@ -12,16 +12,18 @@ import typer
 from rich.console import Console
 
 from annealtune.cli.command_line import typed_command
+from annealtune.cli.completion import complete_experiment, complete_list, complete_names
 from annealtune.cli.flags import Assignments, read_values, with_config_flags
-from annealtune.errors import ConfigError, RunError
+from annealtune.cli.help import GroupedCommand
+from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.best_seed import KIND, Halving, hunt
 from annealtune.studies.directory import cores, stored_threads
 from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
 from annealtune.studies.records import Study
-from annealtune.studies.reproduction import find_experiment
+from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
 from annealtune.training.stopping import stop_on_signals
 
@@ -29,7 +31,11 @@ ENGINES: dict[str, Callable[[int], Engine]] = {"local": LocalEngine}
 
 Experiment = Annotated[
     Path | None,
-    typer.Argument(help="A TOML file, or the name of one that comes with annealtune: demo."),
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="A TOML file, or the name of one that comes with annealtune: demo.",
+        autocompletion=complete_experiment(experiment_names()),
+    ),
 ]
 Methods = Annotated[
     str | None,
@@ -37,6 +43,7 @@ Methods = Annotated[
         metavar="NAME,NAME",
         help="Built-in methods, sgd-sa-paper-text, sgd-sa-paper-code, or [methods.NAME] tables of "
         "the file.  [default: those of the file]",
+        autocompletion=complete_list(BUILT_IN),
     ),
 ]
 Seeds = Annotated[
@@ -45,7 +52,11 @@ Seeds = Annotated[
 ]
 Vary = Annotated[
     str | None,
-    typer.Option(metavar="KEY", help=f"What the seeds are: {', '.join(VARIED)}.  [default: seed]"),
+    typer.Option(
+        metavar="KEY",
+        help=f"What the seeds are: {', '.join(VARIED)}.  [default: seed]",
+        autocompletion=complete_names(VARIED),
+    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -55,7 +66,13 @@ Jobs = Annotated[
     ),
 ]
 EngineName = Annotated[
-    str, typer.Option("--engine", help=f"Who runs them: {', '.join(ENGINES)}.", metavar="NAME")
+    str,
+    typer.Option(
+        "--engine",
+        help=f"Who runs them: {', '.join(ENGINES)}.",
+        metavar="NAME",
+        autocompletion=complete_names(ENGINES),
+    ),
 ]
 Out = Annotated[
     Path | None, typer.Option(help="Study directory.  [default: studies/NAME]", metavar="DIR")
@@ -66,7 +83,9 @@ RetryFailed = Annotated[
 Search = Annotated[
     str | None,
     typer.Option(
-        metavar=KIND, help="Look for a good seed of one method instead, by successive halving."
+        metavar=KIND,
+        help="Look for a good seed of one method instead, by successive halving.",
+        autocompletion=complete_names((KIND,)),
     ),
 ]
 Reduction = Annotated[
@@ -79,7 +98,7 @@ FirstRung = Annotated[
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 @with_config_flags
 def study(
     flags: dict[str, Any],
@@ -98,7 +117,7 @@ def study(
 ) -> None:
     """Run methods x seeds, each run in its own directory; run it again to go on."""
     if search not in (None, KIND):
-        raise ConfigError(f"search = {search!r}: unknown; known: {KIND}")
+        raise unknown_name("search", str(search), (KIND,))
     if search is None and (reduction is not None or first_rung is not None):
         raise ConfigError("reduction, first_rung: belong to --search best-seed")
     file = find_experiment(experiment) if experiment is not None else None
@@ -127,7 +146,7 @@ def study(
             finished = hunt(
                 plan, out, engine, display, stop, halving=halving, retry_failed=retry_failed
             )
-    tell_outcome(finished)
+        tell_outcome(finished)
 
 
 def share_cores(
@@ -142,7 +161,7 @@ def share_cores(
         ConfigError: for an unknown engine, or a ``study.toml`` that cannot be read.
     """
     if engine_name not in ENGINES:
-        raise ConfigError(f"engine = {engine_name!r}: unknown; known: {', '.join(ENGINES)}")
+        raise unknown_name("engine", engine_name, ENGINES)
     config = next(iter(plan.configs.values()))
     jobs = min(jobs or _default_jobs(config.device), len(plan.seeds) * len(plan.methods))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, get_args
 
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError, did_you_mean, unknown_name
 from annealtune.training.config import (
     DEFAULT_METHOD,
     STUDY_TABLES,
@@ -146,7 +146,7 @@ def make_plan(
     own = _own_methods(values, source)
     vary = vary or table.get("vary", "seed")
     if vary not in VARIED:
-        raise ConfigError(f"vary = {vary!r}: must be one of {', '.join(VARIED)}")
+        raise unknown_name("vary", str(vary), VARIED)
     if methods is None:
         methods = table.get("methods") or list(own) or [str(values.get("method", DEFAULT_METHOD))]
     if seeds is None:
@@ -229,8 +229,10 @@ def _study_table(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: study: must be a table of {', '.join(known)}, got {table!r}")
     for key in table:
         if key not in known:
+            hint = did_you_mean(key, known)
             raise ConfigError(
-                f"{source}: study.{key}: is not a key; known keys: {', '.join(known)}"
+                f"{source}: study.{key}: unknown key{hint}{' Known' if hint else '; known'} keys: "
+                f"{', '.join(known)}"
             )
     methods = table.get("methods", [])
     if not isinstance(methods, list) or not all(isinstance(name, str) for name in methods):
@@ -282,12 +284,3 @@ def _check_once(key: str, values: Sequence[Any]) -> None:
     twice = [value for value, count in Counter(values).items() if count > 1]
     if twice:
         raise ConfigError(f"{key}: {', '.join(map(str, twice))} is there more than once")
-
-
-def unknown_name(key: str, name: str, known: Iterable[str]) -> ConfigError:
-    """Return the error for a name that is not known, with the nearest one that is."""
-    known = list(known)
-    hint = did_you_mean(name, known)
-    return ConfigError(
-        f"{key}: {name!r} is unknown{hint}{' Known' if hint else '; known'}: {', '.join(known)}"
-    )

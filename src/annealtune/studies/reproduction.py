@@ -8,8 +8,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-from annealtune.errors import ConfigError
-from annealtune.studies.plan import parse_seeds, unknown_name
+from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.studies.plan import parse_seeds
 
 Size = Literal["small", "paper"]
 SIZES: tuple[Size, ...] = ("small", "paper")
@@ -153,5 +153,14 @@ def find_experiment(file: Path) -> Path:
     shipped = EXPERIMENTS / f"{file.name}.toml"
     if file.name == str(file) and not file.suffix and shipped.is_file():
         return shipped
-    names = ", ".join(sorted(path.stem for path in EXPERIMENTS.glob("*.toml")))
-    raise ConfigError(f"{file}: there is no such file; experiments with a name: {names}")
+    names = experiment_names()
+    hint = did_you_mean(file.name.removesuffix(".toml"), names)
+    raise ConfigError(
+        f"{file}: there is no such file{hint}{' Experiments' if hint else '; experiments'} with a "
+        f"name: {', '.join(names)}"
+    )
+
+
+def experiment_names() -> list[str]:
+    """Return the names of the experiments that come with annealtune."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -177,10 +177,13 @@ def download_bar(console: Console | None = None) -> Iterator[ShowBytes]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Bars(*columns, console=console or Console(stderr=True)) as bars:
-        tasks: dict[str, TaskID] = {}
+    tasks: dict[str, TaskID] = {}
+    with ExitStack() as drawn:
+        bars = Bars(*columns, console=console or Console(stderr=True))
 
         def show(name: str, done: int, total: int) -> None:
+            if not tasks:  # only now: most data is there already
+                drawn.enter_context(bars)
             if name not in tasks:
                 tasks[name] = bars.add_task(name, total=total)
             bars.update(tasks[name], completed=done)

@@ -128,6 +128,7 @@ class _Run:
         self.session = _session(config, progress)
         self._load()
         self._races_told = len(self.session.method.races)
+        stop.begin()
         self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
         if not directory.has_begun:
             facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}

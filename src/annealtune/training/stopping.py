@@ -1,11 +1,20 @@
-"""Stop on SIGINT and SIGTERM after the current step instead of in the middle of it."""
+"""Stop on SIGINT and SIGTERM after the current step instead of in the middle of it.
+
+Before a run has begun there is nothing to save, and the process leaves at once, with a line.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Clears the line that the cursor is in, with the ^C in it, and shows the cursor.
+_TIDY = "\r\x1b[2K\x1b[?25h"
 
 
 class StopRequest:
@@ -18,23 +27,69 @@ class StopRequest:
     def __init__(self, after_epoch: int | None = None) -> None:
         self.after_epoch = after_epoch
         self.signal_number: int | None = None
+        self.when_begun: list[Callable[[], None]] = []
+
+    def begin(self) -> None:
+        """Is called by a run right before it writes something that is worth saving."""
+        for act in self.when_begun:
+            act()
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
     """Note the first signal; the second one ends the process at once, as it would have."""
+    with stop_once_begun() as request:
+        request.begin()
+        yield request
+
+
+@contextmanager
+def stop_once_begun() -> Iterator[StopRequest]:
+    """Do the same from the moment on at which the run begins; until then change nothing."""
     request = StopRequest()
 
     def note(signal_number: int, _: FrameType | None) -> None:
         request.signal_number = signal_number
-        for number in previous:
+        for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
 
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in previous:
-        signal.signal(number, note)
-    try:
+    def listen() -> None:
+        for number in _SIGNALS:
+            signal.signal(number, note)
+
+    request.when_begun.append(listen)
+    with _handlers_restored():
         yield request
+
+
+@contextmanager
+def leave_on_signals(words: str) -> Iterator[None]:
+    """End the process at the first signal, at once, and say so in a line.
+
+    Nothing is raised: in the middle of an import an exception can be taken for a failed one.
+
+    Args:
+        words: what has happened.
+    """
+
+    def leave(signal_number: int, _: FrameType | None) -> None:
+        tidy = _TIDY if os.isatty(2) else ""
+        line = f"{tidy}annealtune: {signal.Signals(signal_number).name}: {words}\n"
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            os.write(2, line.encode())
+        os._exit(128 + signal_number)
+
+    with _handlers_restored():
+        for number in _SIGNALS:
+            signal.signal(number, leave)
+        yield
+
+
+@contextmanager
+def _handlers_restored() -> Iterator[None]:
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+    try:
+        yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -193,7 +193,7 @@ def test_waits_for_a_process_that_holds_the_run_and_takes_its_result(plan, engin
     task.path.mkdir(parents=True)
     experiment = task.path / "experiment.toml"
     experiment.write_text(task.config.to_toml())
-    command = [*engine()._program, "train", experiment, "--out", task.path, "--resume"]
+    command = [*engine()._program, "train", experiment, "--out", task.path, "--resume-or-start"]
     with subprocess.Popen(command) as orphan:
         while not (task.path / "spans").exists():
             time.sleep(0.01)

@@ -121,7 +121,8 @@ class _Job:
         self._attempts += 1
         experiment = path / "experiment.toml"
         write_atomically(experiment, config.to_toml().encode())
-        command = [*self._program, "train", str(experiment), "--out", str(path), "--resume"]
+        words = ["train", str(experiment), "--out", str(path), "--resume-or-start"]
+        command = [*self._program, *words]
         if self.task.stop_after is not None:
             command += ["--stop-after", str(self.task.stop_after)]
         environment = dict(os.environ)

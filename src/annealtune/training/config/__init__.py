@@ -9,6 +9,7 @@
 from .reading import assign, from_values, read_toml
 from .run_config import (
     DEFAULT_METHOD,
+    DEVICES,
     ENVIRONMENT,
     FREE_KEYS,
     MOST_THREADS,
@@ -26,6 +27,7 @@ __all__ = [
     "from_values",
     "read_toml",
     "DEFAULT_METHOD",
+    "DEVICES",
     "ENVIRONMENT",
     "FREE_KEYS",
     "MOST_THREADS",

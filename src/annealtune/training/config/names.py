@@ -5,10 +5,9 @@ VGG16 with an eighth of its channels.
 """
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError, unknown_name
 from annealtune.training.factories import is_factory, split_factory
 
 DATASETS = {
@@ -17,6 +16,7 @@ DATASETS = {
     "cifar10": "60,000 colour 32x32 photographs",
     "image-folder": "your own pictures: DIR/train/CLASS/*.png and DIR/test/CLASS/*.png",
 }
+_OR_ELSE = "package.module:factory"
 
 
 class Architecture(NamedTuple):
@@ -64,7 +64,7 @@ def check_data(name: str) -> str:
     if is_factory(name):
         split_factory("data", name)
     elif name not in DATASETS:
-        raise _unknown("data", name, DATASETS)
+        raise unknown_name("data", name, DATASETS, or_else=_OR_ELSE)
     return name
 
 
@@ -94,7 +94,9 @@ def parse(name: str) -> ModelName:
     suffix = re.search(r"-w(\d+)$", name)
     architecture = name[: suffix.start()] if suffix else name
     if architecture not in ARCHITECTURES:
-        raise _unknown("model", architecture, ARCHITECTURES, suffix[0] if suffix else "")
+        width = suffix[0] if suffix else ""
+        known = [other + width for other in ARCHITECTURES]
+        raise unknown_name("model", name, known, or_else=_OR_ELSE)
     divisor = int(suffix[1]) if suffix else 1
     narrowest = ARCHITECTURES[architecture].narrowest
     if not 1 <= divisor <= narrowest:
@@ -140,18 +142,3 @@ def padded_size(name: str, image_size: tuple[int, int], pad: int | None = None) 
             "another model"
         )
     return height, width
-
-
-def _unknown(key: str, name: str, known: Iterable[str], suffix: str = "") -> ConfigError:
-    """Return the error for an unknown name; the suffix is its ``-wK``.
-
-    Example:
-        >>> print(_unknown("model", "vg16", ["mlp", "vgg16"]))
-        model = 'vg16': unknown; did you mean 'vgg16'? Known: mlp, vgg16, or package.module:factory
-    """
-    known = list(known)
-    hint = did_you_mean(name + suffix, [other + suffix for other in known])
-    return ConfigError(
-        f"{key} = {name + suffix!r}: unknown{f'{hint} Known' if hint else '; known'}: "
-        f"{', '.join(known)}, or package.module:factory"
-    )

@@ -83,6 +83,11 @@ def _explain(detail: Any) -> str:
         return f"{key}: must be a table of options, got {_short(detail['input'])}"
     if detail["type"] == "missing":
         return f"{key}: must be given, got {_short(detail['input'])}"
+    if detail["type"] == "literal_error":
+        names = re.findall("'([^']*)'", detail["ctx"]["expected"])
+        rule = f"must be one of {', '.join(names)}" if len(names) > 1 else f"must be {names[0]}"
+        hint = did_you_mean(str(detail["input"]), names)
+        return f"{key}: {rule}, got {_short(detail['input'])}{hint}"
     message = detail["msg"].removeprefix("Value error, ")
     message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
     if isinstance(detail.get("ctx", {}).get("error"), ConfigError):

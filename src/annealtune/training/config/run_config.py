@@ -11,6 +11,8 @@ import tomli_w
 from pydantic import ConfigDict, Field, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
+from annealtune.errors import did_you_mean
+
 from .blocks import (
     AdamwOptions,
     AdamwSaOptions,
@@ -38,6 +40,7 @@ MethodName = Literal[
     "random-rate",
 ]
 DEFAULT_METHOD: MethodName = "self-tuned"
+DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_THREADS = 1024
 # Keys that may differ when a run is continued: they do not change its results.
 FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
@@ -155,7 +158,10 @@ class RunConfig(Options):
     @classmethod
     def _device_is_known(cls, value: str) -> str:
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
-            raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}")
+            # What most people call it is nearer to 'cpu' than to 'cuda'.
+            name = value.lower().replace("gpu", "cuda").replace("nvidia", "cuda")
+            hint = did_you_mean(name, DEVICES)
+            raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}{hint}")
         return value
 
     @model_validator(mode="after")
