@@ -7,8 +7,10 @@ is one of the base and nothing else.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -221,6 +223,20 @@ class SelfTuner(OptimizerWrapper):
         events = (e for e in self.history.events if not e.text.startswith("race "))
         told = (f"step {event.step}: {event.text}" for event in events)
         return "\n".join([state, *(info.table() for info in self.races), *told])
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw loss and rate over the steps so far, with every race and its arms, into a file.
+
+        Args:
+            path: its ending decides the format: ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ImportError: if matplotlib is not installed: ``pip install 'annealtune[plot]'``.
+            ValueError: if the ending is none of these.
+        """
+        from annealtune.optim.plot import plot_run
+
+        return plot_run(path, self.history, self.races)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""
