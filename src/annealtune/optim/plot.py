@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _RUN, _WINNER, _OTHER, _SHADE = "#0072b2", "#d55e00", "#8a8a8a", "#eeeeee"
+# Share of the height of the axes that a name takes.
+_ROW = 0.045
 _SETTINGS = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -50,18 +52,27 @@ def plot_run(path: str | os.PathLike[str], history: History, races: Sequence[Rac
         ) from error
     path = Path(path)
     with matplotlib.style.context(["default", _SETTINGS]):
-        figure = Figure(figsize=(8, 5), layout="constrained")
+        figure = Figure(figsize=(10, 5), layout="constrained")
         known = figure.canvas.get_supported_filetypes()
         if path.suffix.removeprefix(".").lower() not in known:
             raise ValueError(
                 f"SelfTuner.plot(path=...) must end in one of {', '.join(map('.{}'.format, known))}"
                 f", got {str(path)!r}"
             )
-        losses, rates = figure.subplots(2, 1, sharex=True, height_ratios=[3, 2])
+        shown = next((race for race in reversed(races) if any(race.losses)), None)
+        axes = figure.subplot_mosaic(
+            "L;S" if shown is None else "RL;RS",  # R: a race, L: loss, S: size of the steps
+            width_ratios=None if shown is None else [2, 3],
+            height_ratios=[3, 2],
+        )
+        losses, rates = axes["L"], axes["S"]
+        losses.sharex(rates)
+        if shown is not None:
+            _draw_race(axes["R"], shown)
         for race in races:
-            for axes in (losses, rates):
-                axes.axvspan(race.step, race.step + race.minibatches, color=_SHADE, zorder=0)
-            _draw_arms(losses, rates, race)
+            for each in (losses, rates):
+                each.axvspan(race.step, race.step + race.minibatches, color=_SHADE, zorder=0)
+            _draw_rates(rates, race)
         _draw_points(losses, rates, history)
         found = f": {rate_text(races[-1].rate)} found" if races else ""
         losses.set_title(f"SelfTuner{found}", loc="left")
@@ -81,29 +92,45 @@ def _draw_points(losses: Axes, rates: Axes, history: History) -> None:
         rates.set_yscale("log")
 
 
-def _draw_arms(losses: Axes, rates: Axes, race: RaceInfo) -> None:
-    """Draw what every arm did for as long as it was in the race, the winner on top."""
-    seen = [loss for arm in race.losses for loss in arm]
-    edge = _highest(race)
-    for arm in sorted(range(len(race.settings)), key=lambda arm: arm == race.winner):
-        won = arm == race.winner
-        look = {"color": _WINNER if won else _OTHER, "linewidth": 1.8 if won else 1.0}
+def _draw_rates(axes: Axes, race: RaceInfo) -> None:
+    """Draw the rate of every arm for as long as it was in the race."""
+    for arm, setting in enumerate(race.settings):
         made = len(race.losses[arm]) if race.losses else race.minibatches
-        rate = race.settings[arm].get("lr", race.rate)
-        rates.plot([race.step, race.step + made], [rate, rate], **look)  # type: ignore[arg-type]
-        name = race.name(arm) + (" won" if won else "")
-        rates.annotate(
-            name,
-            (race.step + made, rate),
-            xytext=(4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color=look["color"],
+        rate = setting.get("lr", race.rate)
+        colour = _WINNER if arm == race.winner else _OTHER
+        axes.plot([race.step, race.step + made], [rate, rate], color=colour)
+
+
+def _draw_race(axes: Axes, race: RaceInfo) -> None:
+    """Draw the losses of every arm, the winner on top; a cross is where one was dropped."""
+    edge = _highest(race)
+    ends = []
+    for arm in sorted(range(len(race.losses)), key=lambda arm: arm == race.winner):
+        if not race.losses[arm]:
+            continue
+        won = arm == race.winner
+        colour = _WINNER if won else _OTHER
+        curve = [loss if loss <= edge else float("nan") for loss in race.losses[arm]]
+        axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=2.0 if won else 1.0)
+        last = min(race.losses[arm][-1], edge)
+        if arm in race.dropped:
+            axes.plot([len(curve)], [last], "x", color=colour)
+        ends.append((last, race.name(arm) + (" won" if won else ""), colour))
+    _write_names(axes, ends)
+    axes.set_title(f"race {race.number}, from step {race.step}", loc="left")
+    axes.set_xlabel("minibatch of the race")
+    axes.set_ylabel("training loss")
+
+
+def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write names beside the axes, near the heights at which their lines end, moved apart."""
+    low, high = axes.get_ylim()
+    height = -1.0
+    for y, name, colour in sorted(ends):
+        height = max((y - low) / (high - low), height + _ROW)
+        axes.text(
+            1.02, height, name, color=colour, fontsize=8, va="center", transform=axes.transAxes
         )
-        if seen:
-            curve = [loss if loss <= edge else float("nan") for loss in race.losses[arm]]
-            losses.plot(range(race.step, race.step + made), curve, **look)  # type: ignore[arg-type]
 
 
 def _highest(race: RaceInfo) -> float:
