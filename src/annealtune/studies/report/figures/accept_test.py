@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from annealtune.studies.records import Study
+from annealtune.studies.statistics.measures import number
 
 from .curves import LineLook, Lines, draw_methods, name_methods
 from .style import in_per_cent, in_powers
@@ -32,7 +33,8 @@ def temperature(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     axes.set_ylabel("temperature (nats)")
     if any((np.asarray(each.get_ydata()) > 0).any() for each in axes.lines):
         in_powers(axes)
-    name_methods(axes, study, methods, "temperature")
+    warm = [method for method in methods if _is_positive(study, method)]
+    name_methods(axes, study, warm or methods, "temperature")
     return axes
 
 
@@ -48,3 +50,9 @@ def worsening_moves(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=7, min_n_ticks=1))
     name_methods(axes, study, methods, "rejected_worsening")
     return axes
+
+
+def _is_positive(study: Study, method: str) -> bool:
+    """Whether a method has a temperature that a logarithmic axis can show."""
+    values = [number(record, "temperature") for run in study.of(method) for record in run.metrics]
+    return any(value is not None and value > 0 for value in values)

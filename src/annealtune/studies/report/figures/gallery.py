@@ -19,12 +19,6 @@ from annealtune.studies.statistics.summaries import Statistics
 from . import accept_test, curves, rates, score_cost, seed_spread, setting_map
 from .panels import Panel, Plate
 
-_LINES = (
-    "Thick lines: the mean of the seeds; thin ones: each seed; dotted: runs that did not finish."
-)
-# With more methods than this, two lines a method or a mark a seed are a thicket.
-_FEW_METHODS = 6
-
 
 def plates(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Plate]:
     """Return every figure that the records of a study allow.
@@ -70,7 +64,8 @@ def _without_gradients(study: Study) -> Plate:
         "Without gradients: SSA against SGD at a constant rate",
         [
             "Figure 1 of the paper. SSA moves by random displacements and the Metropolis rule "
-            f"alone. {_LINES}",
+            "alone.",
+            _lines(study, pair),
             _cut(study, pair),
         ],
         _performance(study, pair, "figure-1") if is_there else [],
@@ -85,7 +80,11 @@ def _performance_of_all(study: Study) -> Plate:
     return _plate(
         "curves",
         "Training and validation, epoch by epoch",
-        [_of_paper(study, _which_figure(study)), _LINES, _cut(study, study.methods)],
+        [
+            _of_paper(study, _which_figure(study)),
+            _lines(study, study.methods),
+            _cut(study, study.methods),
+        ],
         _performance(study, study.methods, "curves"),
     )
 
@@ -135,7 +134,7 @@ def _accept_test(study: Study) -> Plate:
             ),
             "A move is accepted with the probability min(1, exp(\N{MINUS SIGN}worsening / T)). "
             "No temperature is drawn where it is infinite and every finite move is accepted.",
-            _LINES,
+            _lines(study, moving),
         ],
         _recorded(study, moving, panels),
     )
@@ -169,7 +168,7 @@ def _settings(study: Study) -> Plate:
 
 def _spread(study: Study, found: Statistics | None) -> Plate:
     panels = []
-    if found is not None and len(study.seeds) > 1 and len(study.methods) <= _FEW_METHODS:
+    if found is not None and len(study.seeds) > 1 and len(study.methods) <= curves.FEW_METHODS:
         seeds = partial(seed_spread.by_seed, study=study, statistics=found)
         title = f"{found.measure.title}, by {study.vary.replace('_', ' ')}"
         panels.append(Panel("spread-seeds", title[0].upper() + title[1:], seeds))
@@ -202,7 +201,7 @@ def _costs(study: Study) -> Plate:
 def _performance(study: Study, methods: Sequence[str], prefix: str) -> list[Panel]:
     """Return loss and accuracy on the validation set, and beside them on the training set."""
     panels = {}
-    is_few = len(methods) <= _FEW_METHODS
+    is_few = len(methods) <= curves.FEW_METHODS
     for quantity in ("loss", "accuracy"):
         key, title = f"validation_{quantity}", f"validation {quantity}"
         draw = _curve(study, methods, key, title)
@@ -222,6 +221,18 @@ def _performance(study: Study, methods: Sequence[str], prefix: str) -> list[Pane
     return _recorded(study, methods, panels)
 
 
+def _lines(study: Study, methods: Sequence[str]) -> str:
+    """Say what the lines are."""
+    is_broken = any(run.status in ("failed", "unfinished") and run.metrics for run in study.runs)
+    pieces = [
+        "thick, the mean of the seeds; thin, each seed"
+        if len(methods) <= curves.FEW_METHODS
+        else "the mean of the seeds",
+        "dotted, runs that did not finish" if is_broken else "",
+    ]
+    return f"Lines: {'; '.join(filter(None, pieces))}."
+
+
 def _cut(study: Study, methods: Sequence[str]) -> str:
     """Say which methods end beyond the axis of a panel."""
     found = {}
@@ -230,9 +241,9 @@ def _cut(study: Study, methods: Sequence[str]) -> str:
         if limits is not None and limits.beyond:
             found[key.replace("_", " ")] = limits.beyond
     if not found:
-        return "The axes show the better half of the methods; early epochs may be cut off."
+        return "The axes fit the better half of the methods; first epochs may be cut off."
     cut = "; ".join(f"{_all(names)} ({key})" for key, names in found.items())
-    return f"The axes show the better half of the methods. Cut off, as they end beyond: {cut}."
+    return f"The axes fit the better half of the methods. Cut off, as they end beyond: {cut}."
 
 
 def _plate(name: str, title: str, pieces: Sequence[str], panels: Sequence[Panel]) -> Plate:

@@ -16,7 +16,7 @@ from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .limits import score_limits
 from .looks import looks_of
-from .style import INK, in_per_cent, legend, line, power_of_ten
+from .style import INK, WIDTH, in_per_cent, legend, line, power_of_ten
 
 HEIGHT = 4.4  # inches
 _MOST_KEYS = 4
@@ -57,7 +57,8 @@ def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[Rate
     low, high = limits_of(study, statistics, sweeps)
     rates = [rate for sweep in sweeps for rate in sweep.labels]
     axes.set_xscale("log")
-    axes.set_xlim(min(rates) / 1.8, max(rates) * 1.8)
+    room = (max(rates) / min(rates)) ** 0.08
+    axes.set_xlim(min(rates) / room, max(rates) * room)
     # The better end is always the upper one.
     axes.set_ylim((low, high) if measure.higher_is_better else (high, low))
     for sweep in sweeps:
@@ -195,11 +196,14 @@ def _draw_flat(axes: Axes, study: Study, statistics: Statistics, method: str) ->
 
 def _name_lines(axes: Axes, study: Study, statistics: Statistics, methods: Sequence[str]) -> None:
     looks = looks_of(study)
+    figure = axes.get_figure(root=True)
+    is_narrow = figure is not None and figure.get_figwidth() <= WIDTH  # the key has the names
     labels = []
     for method in methods:
         mean = statistics.summary(method).mean
         if mean is not None:
             is_ours = kind_of(study, method) == "self-tuned"
-            text = f"{method} {statistics.measure.text(mean)}"
+            value = statistics.measure.text(mean)
+            text = value if is_narrow and len(methods) < _MOST_KEYS else f"{method} {value}"
             labels.append(EndLabel(text, looks[method].colour, mean, is_ours))
     name_ends(axes, labels)

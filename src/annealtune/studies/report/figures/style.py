@@ -141,10 +141,11 @@ def legend(axes: Axes, handles: Sequence[Any]) -> None:
     if not handles:
         return
     widest = max(len(str(handle.get_label())) for handle in handles)
-    columns = max(1, min(len(handles), 56 // (widest + 7)))
+    figure = axes.get_figure(root=True)
+    letters = 56 * (1.0 if figure is None else figure.get_figwidth() / WIDTH)
+    columns = max(1, min(len(handles), int(letters) // (widest + 7)))
     starts = range(0, len(handles), columns)
     rows = [handles[start : start + columns] for start in starts]
-    figure = axes.get_figure(root=True)
     if figure is not None and len(rows) > ROWS_WITHIN:
         figure.set_figheight(figure.get_figheight() + (len(rows) - ROWS_WITHIN) * ROW_HEIGHT)
     # A legend is filled column by column: what is missing in a row keeps its place.
