@@ -88,7 +88,7 @@ def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
 
     from annealtune.studies.report.writing import write_report
 
-    return write_report(studies[0], out)
+    return write_report(studies[0], out, figures=figures)
 
 
 def _write_runs(paths: list[Path], out: Path | None, figures: bool) -> Path:

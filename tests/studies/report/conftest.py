@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 
 CHROMIUM = next(
-    (found for n in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(n))),
+    (
+        found
+        for n in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(n))
+    ),
     None,
 )
 FLAGS = (
@@ -41,9 +45,9 @@ class Browser:
         # Chromium reads commands from its file 3 and writes answers to its file 4.
         read_here, write_there = os.pipe()
         read_there, write_here = os.pipe()
+        through = f'exec "$0" "$@" 3<&{read_there} 4>&{write_there}'
         self._process = subprocess.Popen(
-            ["/bin/sh", "-c", f'exec "$0" "$@" 3<&{read_there} 4>&{write_there}']
-            + [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
+            ["/bin/sh", "-c", through, CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
             pass_fds=(read_there, write_there),
             stderr=subprocess.DEVNULL,
         )

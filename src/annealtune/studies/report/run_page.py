@@ -12,10 +12,10 @@ from .figures.panels import Drawing, Panel, render
 from .figures.run_details import accept_panels, average_panels
 from .figures.run_hero import hero
 from .figures.run_races import race_panels
-from .files import write_files
 from .run_story import RunStory, shown
 from .shell import render_template
 from .tables import Cell, Table, number_cell, text_cell
+from .writing import make_directory, write_file
 
 # How often the page of a run that is going on looks whether there is a newer one.
 _REFRESH_SECONDS = 5
@@ -68,7 +68,7 @@ def write_run_report(
         environment=_pairs({k: v for k, v in _environment(run).items() if k != "command"}),
         files=_files(run),
     )
-    return write_files(out or run.path / "report", {**drawn.files, "index.html": page.encode()})
+    return drawn.write(out or run.path / "report", page)
 
 
 def write_comparison(
@@ -99,29 +99,32 @@ def write_comparison(
         common=_common(stories),
         commands=[(s.name, _environment(s.run).get("command")) for s in stories],
     )
-    return write_files(out or default, {**drawn.files, "index.html": page.encode()})
+    return drawn.write(out or default, page)
 
 
 class _Drawn:
-    """Draws panels and collects their files.
-
-    Attributes:
-        files: contents by name.
-    """
+    """Draws panels, keeps their files and writes them with the page."""
 
     def __init__(self, with_files: bool) -> None:
         self._with_files = with_files
-        self.files: dict[str, bytes] = {}
+        self._files: dict[str, bytes] = {}
 
     def one(self, panel: Panel) -> Drawing:
         drawing = render(panel, files=self._with_files)
         if self._with_files:
-            self.files[f"figures/{panel.name}.svg"] = drawing.svg
-            self.files[f"figures/{panel.name}.pdf"] = drawing.pdf
+            self._files[f"{panel.name}.svg"] = drawing.svg
+            self._files[f"{panel.name}.pdf"] = drawing.pdf
         return drawing
 
     def each(self, panels: Sequence[tuple[Panel, str]]) -> list[tuple[Drawing, str]]:
         return [(self.one(panel), caption) for panel, caption in panels]
+
+    def write(self, directory: Path, page: str) -> Path:
+        make_directory(directory / "figures" if self._files else directory)
+        for name, content in self._files.items():
+            write_file(directory / "figures" / name, content)
+        write_file(directory / "index.html", page.encode())
+        return directory / "index.html"
 
 
 def _subtitle(run: RunRecord) -> str:

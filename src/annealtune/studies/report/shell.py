@@ -11,6 +11,8 @@ import jinja2
 
 import annealtune
 
+from .citation import citation
+
 
 def environment(*loaders: jinja2.BaseLoader) -> jinja2.Environment:
     """Return the environment that pages are rendered in: what is written into them is escaped.
@@ -33,6 +35,7 @@ def render_template(name: str, **values: Any) -> str:
 
     Args:
         name: of a template of this package that extends ``base.html``.
-        values: what it needs; the version is known to all of them.
+        values: what it needs; version and citation are known to all of them.
     """
-    return environment().get_template(name).render(version=annealtune.__version__, **values)
+    known = {"version": annealtune.__version__, "citation": citation()}
+    return environment().get_template(name).render(**known, **values)

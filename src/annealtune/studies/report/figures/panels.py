@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from .compact_svg import compact
 from .hover import marks
-from .style import FAINT, HEIGHT, INK, SERIES, WIDE, WIDTH, blank, style
+from .style import FAINT, HEIGHT, INK, RAMP, SERIES, WIDE, WIDTH, blank, style
 
 # Colours that a page sets, so that it can be light or dark.
 PAGE_COLOURS = {
@@ -16,6 +16,7 @@ PAGE_COLOURS = {
     INK: "currentColor",
     FAINT: "var(--grid)",
     **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES, 1)},
+    **{colour: f"var(--ramp-{number})" for number, colour in enumerate(RAMP, 1)},
 }
 
 
@@ -64,6 +65,7 @@ class Drawing(NamedTuple):
             unique, its colours those of the page, and it holds the values of its points.
         svg: the content of a file; empty if none was asked for.
         pdf: likewise.
+        is_wide: whether it takes the whole width of a page.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Drawing(NamedTuple):
     inline: str
     svg: bytes = b""
     pdf: bytes = b""
+    is_wide: bool = False
 
 
 def render(panel: Panel, *, files: bool = True) -> Drawing:
@@ -93,6 +96,7 @@ def render(panel: Panel, *, files: bool = True) -> Drawing:
         inline,
         svg=compact(svg, panel.name, panel.title).encode() if files else b"",
         pdf=pdf,
+        is_wide=panel.is_wide,
     )
 
 

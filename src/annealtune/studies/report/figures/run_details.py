@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 
 from annealtune.studies.report.run_story import RunStory
 
-from .end_labels import EndLabel, write_at_ends
+from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .panels import Panel
 from .setting_map import acceptance_map, draw_acceptance
@@ -71,7 +71,7 @@ def _average(axes: Axes, story: RunStory, what: str) -> Axes:
     elif min(known) > 0 and max(known) / min(known) > 5:
         in_powers(axes)
     axes.set_ylabel(f"validation {what}")
-    write_at_ends(axes, labels)
+    name_ends(axes, labels)
     count_epochs(axes)
     return axes
 
@@ -92,7 +92,7 @@ def _acceptance(axes: Axes, story: RunStory) -> Axes:
     axes.set_ylim(-0.03, 1.03)
     in_per_cent(axes)
     axes.set_ylabel("share of the moves")
-    write_at_ends(axes, labels)
+    name_ends(axes, labels)
     count_epochs(axes)
     return axes
 

@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.studies.report.run_story import RunStory
 
-from .end_labels import EndLabel, write_at_ends
+from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .panels import Panel
 from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, label, legend, line
@@ -97,7 +97,7 @@ def _rate(axes: Axes, stories: Sequence[RunStory]) -> None:
         axes.yaxis.set_minor_formatter(minor)
     if len(stories) == 1 and stories[0].races:
         race = stories[0].races[-1]
-        write_at_ends(axes, [EndLabel(f"found {rate_text(race.rate)}", _RATE, race.rate)])
+        name_ends(axes, [EndLabel(f"found {rate_text(race.rate)}", _RATE, race.rate)], _share(axes))
 
 
 def _radius(axes: Axes, stories: Sequence[RunStory]) -> None:
@@ -141,9 +141,15 @@ def _lines(
     labels += _best(axes, stories, best, form) if best else []
     where = axes.get_subplotspec()
     if len(labels) <= _NAMED_UP_TO:
-        write_at_ends(axes, labels)
+        name_ends(axes, labels, _share(axes))
     elif where is not None and where.is_first_row():
         legend(axes, [line(each.text, each.colour) for each in labels])
+
+
+def _share(axes: Axes) -> float:
+    """Return the part of the figure's height that one of several axes takes."""
+    place = axes.get_subplotspec()
+    return 0.76 if place is None else 0.8 / place.get_gridspec().nrows
 
 
 def _series(stories: Sequence[RunStory], story: RunStory, what: str) -> str:

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from annealtune.annealing.race_info import RaceInfo
 
-from .end_labels import EndLabel, write_at_ends
+from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .panels import Panel
 from .style import SERIES, label
@@ -66,8 +66,8 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
             _mark_end(axes, name, colour, xs[-1], min(ys[-1], highest))
         else:
             won = " won" if arm == race.winner else ""
-            labels.append(EndLabel(name + won, colour, min(ys[-1], highest)))
-    write_at_ends(axes, labels, bold=next((e.text for e in labels if e.text.endswith("won")), None))
+            labels.append(EndLabel(name + won, colour, min(ys[-1], highest), bool(won)))
+    name_ends(axes, labels)
     axes.set_xlabel("minibatch of the race")
     axes.set_ylabel("training loss")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
