@@ -29,6 +29,9 @@ MAY_IMPORT = {
 WITHOUT_TORCH = FOR_ALL | {"annealing", "search"}
 WITH_OPTIONAL_PACKAGES = {"training", "studies", "integrations", "cli"}
 
+# What a single file of a room without optional packages may import all the same, when it is called.
+WHEN_CALLED = {"annealtune.optim.plot": {"matplotlib"}}
+
 # Packages of an extra of their own: one file each, so that everything else works without them.
 IN_ONE_FILE = ["tensorboard"]
 
@@ -64,6 +67,18 @@ def imports_of(module: str, text: str) -> Iterator[str]:
                 yield name
 
 
+def names_at_import(text: str) -> set[str]:
+    """The packages that are imported as soon as a module is, not only inside a function."""
+    found = set()
+    for node in ast.parse(text).body:
+        match node:
+            case ast.Import():
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            case ast.ImportFrom(module=str(name)):
+                found.add(name.split(".")[0])
+    return found
+
+
 def violations(module: str, text: str) -> list[str]:
     """Says in words which imports of a module its room does not allow."""
     room = room_of(module)
@@ -76,6 +91,9 @@ def violations(module: str, text: str) -> list[str]:
         elif package == "torch":
             if room in WITHOUT_TORCH:
                 found.append(f"{module}: {room} works without torch, but imports {name}")
+        elif package in WHEN_CALLED.get(module, ()):
+            if package in names_at_import(text):
+                found.append(f"{module}: imports {name} before it is called")
         elif package not in sys.stdlib_module_names and room not in WITH_OPTIONAL_PACKAGES:
             found.append(f"{module}: {room} must not import {name}, an optional package")
     return found
@@ -123,6 +141,8 @@ def test_a_package_with_its_own_extra_is_imported_in_one_file() -> None:
         ("annealtune.integrations.lightning", "from annealtune.training import run"),
         ("annealtune.integrations.lightning", "from annealtune.search import Annealer"),
         ("annealtune.errors", "from annealtune.annealing import grid"),
+        ("annealtune.optim.plot", "from matplotlib.figure import Figure"),
+        ("annealtune.optim.embedded", "def f():\n    import matplotlib"),
     ],
 )
 def test_a_forbidden_import_is_found(module: str, text: str) -> None:
@@ -143,6 +163,7 @@ def test_a_forbidden_import_is_found(module: str, text: str) -> None:
         ),
         ("annealtune.integrations.lightning", "import lightning\nfrom annealtune.optim import X"),
         ("annealtune.__main__", "from annealtune.cli import main"),
+        ("annealtune.optim.plot", "def f():\n    from matplotlib.figure import Figure"),
         ("annealtune.cli", "import typer\nfrom annealtune.studies import plan"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from annealtune.annealing import Setting
 from annealtune.annealing.race import (
     LEAST_MINIBATCHES,
     Standings,
@@ -15,7 +16,7 @@ from annealtune.annealing.race import (
     paired_difference,
     upward_belief,
 )
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, numbered
 
 # Lengths of runs, from far too short for a race to very long.
 LENGTHS = [*range(1, 400), *range(400, 6000, 37), 20_000, 1_000_000]
@@ -299,6 +300,9 @@ def test_a_race_survives_plain_data():
         "rate": 0.1,
         "extra_steps": 12,
         "restarted": True,
+        "number": 2,
+        "second": 1,
+        "losses": [[2.0, 1.5], [2.5]],
     }
 
     info = RaceInfo.from_dict(plain)
@@ -306,8 +310,48 @@ def test_a_race_survives_plain_data():
     assert info.to_dict() == plain
     assert RaceInfo.from_dict(info.to_dict()) == info
     assert json.loads(json.dumps(info.to_dict()))["scores"] == [1.5, 2.5]
-    for part in ("step 3", "2 arms", "30 minibatches", "lr=0.1", "the best", "from the first"):
-        assert part in str(info)
+    assert info.losses == ((2.0, 1.5), (2.5,))
+    assert str(info) == "race 2: 2 arms, 30 steps, 0.1 won, 0.4 second, restart at 0.1"
+    first, winner, loser = info.table().splitlines()
+    assert first == f"{info} (from step 3)"
+    assert " ".join(winner.split()) == "0.1 score 1.5 won: the best"
+    assert " ".join(loser.split()) == "0.4 score 2.5 clearly worse at minibatch 7"
+
+
+def test_races_of_version_0_1_are_numbered_and_have_no_losses():
+    old = {
+        "step": 0,
+        "minibatches": 24,
+        "settings": [{"lr": 0.001}, {"lr": 0.004}],
+        "scores": [None, 2.5],
+        "dropped": {"0": "loss nan at minibatch 1"},
+        "winner": 1,
+        "reason": "the only one left",
+        "rate": 0.004,
+        "extra_steps": 12,
+        "restarted": False,
+    }
+    first, second = numbered([old, {**old, "step": 24}])
+    assert (first.number, second.number) == (1, 2)
+    assert first.losses == ()
+    assert str(second) == "race 2: 2 arms, 24 steps, 4e-3 won"
+
+
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ([{"lr": 0.1}, {"lr": 0.00375}], ["0.1", "3.75e-3"]),
+        ([{"lr": 0.1, "momentum": 0.0}, {"lr": 0.1, "momentum": 0.9}], ["momentum=0", None]),
+        (
+            [{"lr": 1e-4, "nesterov": True}, {"lr": 0.1, "nesterov": False}],
+            ["lr=1e-4 nesterov=True", None],
+        ),
+    ],
+)
+def test_an_arm_is_named_by_what_tells_it_apart(settings, names):
+    info = RaceInfo(0, 8, tuple(map(Setting, settings)), (1.0, 2.0), {}, 0, "x", 0.1, 8, False)
+    for arm, name in enumerate(names):
+        assert name is None or info.name(arm) == name
 
 
 def test_standings_go_on_from_plain_data():

@@ -32,26 +32,27 @@ class TestLive:
         options = {"temperature": 0.5}
         run(tiny(**{"sgd-sa": options}), place, progress=Live(console))
         lines = drawn(console)
-        (of_the_run, of_the_epoch) = lines[-2:]
+        (of_the_run, of_the_epoch, numbers) = lines[-3:]
         assert of_the_run.startswith("sgd-sa seed 0")
         assert of_the_epoch.startswith("epoch 3")
         assert "18/18" in of_the_run
         assert "6/6" in of_the_epoch
-        for name in ("loss", "validation loss", "accuracy", "T 0.5", "accepted"):
-            assert re.search(rf"\b{name}\b", of_the_run), name
-        for name in ("loss", "T 0.5", "accepted"):
-            assert re.search(rf"\b{name}\b", of_the_epoch), name
+        for name in ("loss", "validation loss", "accuracy", "rate", "T 0.5", "accepted"):
+            assert re.search(rf"\b{name}\b", numbers), name
         assert re.search(r"\d:\d\d", of_the_run), "time left"
 
-    @pytest.mark.parametrize(("method", "named"), [("self-tuned", "rate"), ("sgd-sa", "accepted")])
-    def test_fits_into_80_columns(self, tiny, place, method, named):
-        console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    @pytest.mark.parametrize("width", [80, 60, 40])
+    @pytest.mark.parametrize(("method", "named"), [("self-tuned", "rate"), ("sgd-sa", "T")])
+    def test_bars_steps_and_time_left_fit(self, tiny, place, method, named, width):
+        console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
         run(tiny(method=method, epochs=2), place, progress=Live(console))
-        of_the_run = drawn(console)[-2]
-        assert re.search(rf"accuracy \d+\.\d\d%.* {named} \S+", of_the_run)
-        assert "12/12" in of_the_run
-        assert "━━━━" in of_the_run
-        assert "…" not in of_the_run
+        *bars, numbers = drawn(console)[-3:]
+        for bar, steps in zip(bars, ("12/12", "6/6"), strict=True):
+            assert re.search(rf"━━━━+ +{steps} +\d\d:\d\d", bar)
+        assert re.search(r"loss \d+\.\d{4}  .*rate \S+", numbers)
+        assert (f"  {named} " in numbers) == (width > 40 or named == "rate")
+        assert "…" not in "".join(bars) + numbers
+        assert max(map(len, [*bars, numbers])) <= width
 
     def test_continues_where_the_run_was_left(self, tiny, place, console):
         class Leaving(Progress):
@@ -82,7 +83,7 @@ class TestLines:
         for number, line in enumerate(epochs, 1):
             assert re.fullmatch(
                 rf"epoch {number}/3  loss \d+\.\d{{4}}  validation loss \d+\.\d{{4}}  "
-                r"accuracy \d+\.\d\d%  T 0\.5  accepted \d+\.\d%  \d+ s",
+                r"accuracy \d+\.\d\d%  rate \S+  T 0\.5  accepted \d+\.\d%  \d+ s",
                 line,
             ), line
         assert "\x1b" not in plain.file.getvalue()

@@ -37,7 +37,7 @@ COMMANDS = {
     "predict": "models",
     "export": "models",
     "study": "studies",
-    "report": "studies",
+    "report": "report",
     "reproduce": "reproduce",
 }
 

@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_names
 from annealtune.cli.flags import Assignments, read_values
 from annealtune.cli.studies import (
@@ -15,7 +16,6 @@ from annealtune.cli.studies import (
     Seeds,
     share_cores,
     tell_outcome,
-    typed_command,
 )
 from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.directory import cores

@@ -3,14 +3,16 @@
 torch is imported once the config is valid.
 """
 
+import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from annealtune.annealing import STRATEGIES
+from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_experiment, complete_names, complete_run
 from annealtune.cli.flags import (
     Assignments,
@@ -25,6 +27,10 @@ from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+
+if TYPE_CHECKING:
+    from annealtune.cli.live_page import LivePage
+    from annealtune.training.progress import Progress
 
 Experiment = Annotated[
     Path | None,
@@ -77,6 +83,12 @@ AcceptBatch = Annotated[
         autocompletion=complete_names(("same", "next", "held-out")),
     ),
 ]
+Report = Annotated[
+    bool, typer.Option("--report", help="Write the run's page at its start and as it goes on.")
+]
+Open = Annotated[
+    bool, typer.Option("--open", help="The same, and open the page in the browser at the start.")
+]
 RunPath = Annotated[
     Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete_run)
 ]
@@ -97,6 +109,8 @@ def train(
     resume: Resume = False,
     resume_or_start: ResumeOrStart = False,
     stop_after: StopAfter = None,
+    report: Report = False,
+    open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
     goes_on = resume or resume_or_start
@@ -118,7 +132,15 @@ def train(
         progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
         stop.after_epoch = stop_after
         stop.when_begun.append(line.erase)
-        result = run(config, run_dir, resume=goes_on, progress=progress, stop=stop)
+        page = _live_page(progress, run_dir, open_) if report or open_ else None
+        result = run(
+            config,
+            run_dir,
+            resume=goes_on,
+            progress=page or progress,
+            stop=stop,
+            command=typed_command(),
+        )
         line.erase()
         if result["validated_on"] == "test":
             typer.echo(
@@ -129,6 +151,10 @@ def train(
             f"{result['epochs']}"
         )
         typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+        if page is not None and page.page is not None:
+            typer.echo(f"page: {page.page}")
+        else:
+            typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 @app.command(cls=MethodCommand)
@@ -202,6 +228,13 @@ def _require_begun(path: Path) -> None:
         f"--resume: there is no run in {path}{did_you_mean(str(path), runs) or ';'} "
         "annealtune list shows the runs, without --resume a new one starts"
     )
+
+
+def _live_page(progress: "Progress", run_dir: Path, is_shown: bool) -> "LivePage":
+    from annealtune.cli.live_page import LivePage
+    from annealtune.cli.report import show
+
+    return LivePage(progress, run_dir, show if is_shown else None)
 
 
 def _choose_directory(config: RunConfig, goes_on: bool) -> Path:

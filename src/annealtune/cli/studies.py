@@ -1,4 +1,4 @@
-"""The commands for many runs, study and report. Neither imports torch."""
+"""The command for many runs: study. It imports no torch."""
 
 import shlex
 import shutil
@@ -11,12 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from annealtune.cli.completion import (
-    complete_experiment,
-    complete_list,
-    complete_names,
-    complete_study,
-)
+from annealtune.cli.command_line import typed_command
+from annealtune.cli.completion import complete_experiment, complete_list, complete_names
 from annealtune.cli.flags import Assignments, read_values, with_config_flags
 from annealtune.cli.help import GroupedCommand
 from annealtune.errors import ConfigError, RunError, unknown_name
@@ -26,7 +22,7 @@ from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import Study, read_study
+from annealtune.studies.records import Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
 from annealtune.training.progress import decimal
@@ -99,18 +95,6 @@ Reduction = Annotated[
 FirstRung = Annotated[
     int | None, typer.Option(min=1, metavar="EPOCHS", help="Search: when seeds are first judged.")
 ]
-StudyPath = Annotated[
-    Path,
-    typer.Argument(
-        metavar="STUDY",
-        help="A study directory, finished or not.",
-        autocompletion=complete_study,
-    ),
-]
-ReportOut = Annotated[
-    Path | None,
-    typer.Option(help="Directory of the report.  [default: STUDY/report]", metavar="DIR"),
-]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -164,21 +148,6 @@ def study(
                 plan, out, engine, display, stop, halving=halving, retry_failed=retry_failed
             )
         tell_outcome(finished)
-
-
-@app.command()
-def report(study: StudyPath, out: ReportOut = None) -> None:
-    """Write one page about a study: table, tests, figures; also CSV, LaTeX, SVG and PDF."""
-    records = read_study(study)
-
-    from annealtune.studies.report.writing import write_report
-
-    typer.echo(write_report(records, out))
-
-
-def typed_command() -> str:
-    """Return the command line as it was typed."""
-    return shlex.join(["annealtune", *sys.argv[1:]])
 
 
 def share_cores(

@@ -7,8 +7,10 @@ is one of the base and nothing else.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -17,7 +19,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.arguments import whole
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.optim.averaging import no_average
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.objectives import Objective
@@ -216,11 +218,25 @@ class SelfTuner(OptimizerWrapper):
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
-        state = f"step {self.steps}{planned}, rate {self.rate:.3g}, {self.extra_steps} extra steps"
-        races = [str(info) for info in self.races]
-        events = (event for event in self.history.events if event.text not in races)
+        state = f"step {self.steps}{planned}, rate {rate_text(self.rate)}"
+        state += f", {self.extra_steps} extra steps"
+        events = (e for e in self.history.events if not e.text.startswith("race "))
         told = (f"step {event.step}: {event.text}" for event in events)
         return "\n".join([state, *(info.table() for info in self.races), *told])
+
+    def plot(self, path: str | os.PathLike[str]) -> Path:
+        """Draw loss and rate over the steps so far, with every race and its arms, into a file.
+
+        Args:
+            path: its ending decides the format: ``.png``, ``.svg`` or ``.pdf``.
+
+        Raises:
+            ImportError: if matplotlib is not installed: ``pip install 'annealtune[plot]'``.
+            ValueError: if the ending is none of these.
+        """
+        from annealtune.optim.plot import plot_run
+
+        return plot_run(path, self.history, self.races)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""

@@ -17,10 +17,12 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
-from annealtune.training.progress import WATCHED, describe, download_bar
+from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
+# The numbers that fit next to a bar.
+_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _ACTIVE = ("started", "waiting", "retried")
 
 
@@ -115,7 +117,7 @@ class LiveDisplay(Display):
         self._looked_at = time.monotonic()
         for path, row in self._rows.items():
             record = last_record(path)
-            watched = {key: value for key, value in record.items() if key in WATCHED}
+            watched = {key: record[key] for key in _WATCHED if key in record}
             self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(watched))
 
 

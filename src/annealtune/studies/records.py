@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import read_toml
+from annealtune.training.storage import require_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
@@ -178,7 +179,26 @@ def read_facts(path: Path) -> dict[str, Any]:
 
 def read_run(study: Path, method: str, seed: int) -> RunRecord:
     """Read one run of a study, whatever state it is in."""
-    path = run_path(study, method, seed)
+    return _read_run(run_path(study, method, seed), method, seed)
+
+
+def read_lone_run(path: Path) -> RunRecord:
+    """Read a run that may belong to no study, whatever state it is in.
+
+    Raises:
+        ConfigError: if there is none.
+    """
+    require_run(path)
+    run = _read_run(Path(path), "", 0)
+    method, seed = run.config.get("method"), run.config.get("seed")
+    return dataclasses.replace(
+        run,
+        method=method if isinstance(method, str) else "unknown method",
+        seed=seed if isinstance(seed, int) else 0,
+    )
+
+
+def _read_run(path: Path, method: str, seed: int) -> RunRecord:
     damages: list[str] = []
     result = _attempt(damages, _read_object, path / "result.json")
     failure = _attempt(damages, _read_object, path / FAILURE_FILE)

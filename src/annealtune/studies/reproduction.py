@@ -131,6 +131,12 @@ REPRODUCTIONS = {
 }
 
 
+# The studies that these names stand for. Only their pages compare with the paper's own figures.
+PAPER_STUDIES = frozenset(
+    part.name(size) for each in REPRODUCTIONS.values() for part in each.parts for size in SIZES
+)
+
+
 def find_reproduction(name: str) -> Reproduction:
     """Return a reproduction by its name.
 

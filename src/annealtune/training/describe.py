@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
 from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOptions
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.evaluation import rank
@@ -34,10 +34,15 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     ]
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
-    races = (race for record in records for race in record.get("races", ()))
-    rows += [("race", str(RaceInfo.from_dict(race)).removeprefix("race ")) for race in races]
+    races = numbered([race for record in records for race in record.get("races", ())])
+    rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
+    moves = directory.moves.read()
+    if records and "rate" in records[-1]:
+        rows.append(("rate", _rate(records[-1], races, moves)))
+    rows += _settings(moves)
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
+        rows += _last_weights(_known(records[-1]))
         best = max(records, key=lambda r: rank(r.get("validation_accuracy"), r["validation_loss"]))
         rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
     if result:
@@ -61,6 +66,36 @@ def _search(options: Any) -> list[tuple[str, str]]:
         where = "held-out images" if batch == "held-out" else f"the {batch} minibatch"
         rows.append(("accept test", f"{options.accept_on} of {where}"))
     return rows
+
+
+def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]]) -> str:
+    """Return the rate that was found, and that of the last step or epoch."""
+    now = "not known" if record["rate"] is None else rate_text(record["rate"])
+    if races:
+        return f"{rate_text(races[-1].rate)} found, {now} at the last step"
+    return f"{now}, mean of the accepted moves of the last epoch" if moves else now
+
+
+def _last_weights(record: dict[str, float]) -> list[tuple[str, str]]:
+    """Return the scores of the last weights where those of their average are told too."""
+    start = "last_weights_"
+    scores = {key.removeprefix(start): v for key, v in record.items() if key.startswith(start)}
+    return [("last weights", describe(scores))] if scores else []
+
+
+def _settings(moves: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return the settings that were accepted most often in the last epoch, at most three."""
+    if not moves or len(moves[-1]["settings"]) < 2:
+        return []
+    counts = sorted(moves[-1]["settings"], key=lambda count: -count["accepted"])[:3]
+    told = [f"{_named(c['setting'])} {c['accepted']} of {c['tried']}" for c in counts]
+    return [("most accepted", ", ".join(told))]
+
+
+def _named(setting: dict[str, Any]) -> str:
+    if list(setting) == ["lr"]:
+        return rate_text(setting["lr"])
+    return " ".join(f"{key}={value}" for key, value in setting.items())
 
 
 def _unfinished(steps: list[int]) -> str:

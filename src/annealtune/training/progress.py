@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -19,17 +19,19 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bars
+from rich.table import Column
+from rich.text import Text
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.training.config import RunConfig
 
 if TYPE_CHECKING:
     from annealtune.training.data.download import ShowBytes
     from annealtune.training.session import Session
 
-# The numbers that fit next to a bar on a narrow terminal, and the width from which all fit.
-WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
-_WIDE = 120
+# From this width on a bar is named by its method, below it is "run".
+_NAMED_FROM = 60
+_WIDEST_BAR = 40
 
 
 class Progress:
@@ -93,7 +95,15 @@ class Lines(Progress):
 
 
 class Live(Lines):
-    """Two bars: the run and the epoch in it."""
+    """Two bars, the run and the epoch in it, over a line of numbers.
+
+    Bars shrink with the terminal; of the numbers those that matter less are left out where they do
+    not fit.
+    """
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._numbers: dict[str, Any] = {}
 
     def downloading(self) -> AbstractContextManager[ShowBytes]:
         """Show one bar per file."""
@@ -102,44 +112,52 @@ class Live(Lines):
     @contextmanager
     def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
         """Draw the bars."""
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24 if self._is_wide else 10),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[numbers]}"),
-        )
         self._steps_per_epoch = steps_per_epoch
-        with Bars(*columns, console=self._console) as self._bars:
+        self._epochs = config.epochs
+        named = f"{config.method} seed {config.seed}"
+        with _BarsAndNumbers(self._console, self._numbers) as self._bars:
             self._run = self._bars.add_task(
-                f"{config.method} seed {config.seed}",
+                named if self._console.width >= _NAMED_FROM else "run",
                 total=config.epochs * steps_per_epoch,
                 completed=step,
-                numbers="",
             )
-            self._epoch = self._bars.add_task("epoch", total=steps_per_epoch, numbers="")
+            self._epoch = self._bars.add_task("epoch", total=steps_per_epoch)
             yield
 
     def step(self, session: Session, loss: float) -> None:
         """Move both bars."""
         self._bars.update(self._run, completed=session.step)
         done = session.step - session.epoch * self._steps_per_epoch
-        numbers = {"train_loss": loss, **session.tally.metrics(), **session.method.readings()}
-        self._bars.update(
-            self._epoch,
-            completed=done,
-            description=f"epoch {session.epoch + 1}",
-            numbers=describe(numbers),
-        )
+        now = {"train_loss": loss, **session.tally.metrics(), **session.method.readings()}
+        self._numbers.update(now)
+        number = session.epoch + 1
+        name = f"epoch {number}"
+        if self._console.width >= _NAMED_FROM:
+            name += f" of {self._epochs}"
+        self._bars.update(self._epoch, completed=done, description=name)
 
     def epoch(self, record: dict[str, Any]) -> None:
-        """Show the epoch's numbers next to the bar of the run, as many as fit."""
-        shown = record if self._is_wide else {k: record[k] for k in WATCHED if k in record}
-        self._bars.update(self._run, numbers=describe(shown))
+        """Show the epoch's numbers until there are newer ones."""
+        self._numbers.update(record)
 
-    @property
-    def _is_wide(self) -> bool:
-        return self._console.width >= _WIDE
+
+class _BarsAndNumbers(Bars):
+    """Bars that take what width there is, and a line of numbers under them."""
+
+    def __init__(self, console: Console, numbers: dict[str, Any]) -> None:
+        self._numbers, self._terminal = numbers, console
+        super().__init__(
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(max_width=_WIDEST_BAR)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+            console=console,
+        )
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        """Yield the bars, then the numbers that fit."""
+        yield from super().get_renderables()
+        yield Text(describe(self._numbers, self._terminal.width - 1), no_wrap=True)
 
 
 @contextmanager
@@ -177,11 +195,13 @@ _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("train_loss", "loss", lambda value: f"{value:.4f}"),
     ("validation_loss", "validation loss", lambda value: f"{value:.4f}"),
     ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
+    ("rate", "rate", rate_text),
     ("temperature", "T", lambda value: f"{value:.3g}"),
     ("acceptance_rate", "accepted", lambda value: f"{value:.1%}"),
-    ("rate", "rate", lambda value: f"{value:.3g}"),
     ("radius", "radius", lambda value: f"{value:.3g}"),
 )
+# What is left out first where there is no room.
+_SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "validation_accuracy")
 
 
 def decimal(value: float | None) -> str:
@@ -203,15 +223,26 @@ def told_scores(numbers: dict[str, Any], part: str) -> str:
     return loss if accuracy is None else f"{part} accuracy {accuracy:.2%}, {loss}"
 
 
-def describe(numbers: dict[str, Any]) -> str:
+def describe(numbers: Mapping[str, Any], width: int | None = None) -> str:
     """Return the numbers a person watches, as one short line.
 
+    Args:
+        numbers: by the names that a record of an epoch has.
+        width: letters at the most; numbers that matter less are left out for it.
+
     Example:
-        >>> describe({"train_loss": 0.5, "validation_accuracy": 0.9, "rate": 0.1})
-        'loss 0.5000  accuracy 90.00%  rate 0.1'
+        >>> numbers = {"train_loss": 0.5, "validation_loss": 0.6, "rate": 0.001}
+        >>> describe(numbers)
+        'loss 0.5000  validation loss 0.6000  rate 1e-3'
+        >>> describe(numbers, width=40)
+        'loss 0.5000  rate 1e-3'
     """
-    return "  ".join(
-        f"{label} {form(numbers[key])}"
+    told = {
+        key: f"{label} {form(numbers[key])}"
         for key, label, form in _SHOWN
-        if key in numbers and not math.isnan(numbers[key])
-    )
+        if numbers.get(key) is not None and not math.isnan(numbers[key])
+    }
+    for key in _SPARED:
+        if width is not None and len("  ".join(told.values())) > width:
+            told.pop(key, None)
+    return "  ".join(told.values())

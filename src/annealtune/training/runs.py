@@ -24,6 +24,14 @@ from annealtune.training.storage.files import read_json, write_atomically, write
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
 
+# What the last epoch's record and the result have in common, where the method has it.
+_ALSO_IN_RESULT = (
+    "rate",
+    "extra_steps",
+    "last_weights_validation_loss",
+    "last_weights_validation_accuracy",
+)
+
 
 def run(
     config: RunConfig,
@@ -32,6 +40,7 @@ def run(
     resume: bool = True,
     progress: Progress | None = None,
     stop: StopRequest | None = None,
+    command: str | None = None,
 ) -> dict[str, Any]:
     """Train, from data to best weights, or continue where the run was left.
 
@@ -42,6 +51,7 @@ def run(
             otherwise a directory with a run in it is refused.
         progress: is told what happens.
         stop: asked after every step, and before every epoch, whether to save and leave.
+        command: the command line that starts the run, for its records.
 
     Returns:
         The content of ``result.json``.
@@ -60,7 +70,7 @@ def run(
         finished = directory.result()
         if finished is not None:
             return finished
-        training = _Run(config, directory, progress or Progress(), stop or StopRequest())
+        training = _Run(config, directory, progress or Progress(), stop or StopRequest(), command)
         with training.events:
             return training.complete()
 
@@ -86,7 +96,12 @@ class _Run:
     """A run from its directory's state to its end."""
 
     def __init__(
-        self, config: RunConfig, directory: RunDirectory, progress: Progress, stop: StopRequest
+        self,
+        config: RunConfig,
+        directory: RunDirectory,
+        progress: Progress,
+        stop: StopRequest,
+        command: str | None,
     ) -> None:
         self.config = config
         self.directory = directory
@@ -99,6 +114,7 @@ class _Run:
         self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
         if not directory.has_begun:
             facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}
+            facts |= {} if command is None else {"command": command}
             text = config.to_toml(facts)
             write_atomically(directory.config_file, text.encode())
         directory.note_task(self.session.task)
@@ -129,6 +145,7 @@ class _Run:
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
         try:
+            last_weights = session.last_scores(self._leave_saved_if_asked)
             with session.judged():
                 training, validation = session.scores(self._leave_saved_if_asked)
                 if session.best.is_beaten_by(validation) or session.epoch == 0:
@@ -140,7 +157,7 @@ class _Run:
             self._save()  # only now: the evaluation has put everything back as it was
             raise
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
-        record = session.end_epoch(training, validation)
+        record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
         self.directory.metrics.append(record)
         if moves["settings"]:
@@ -168,7 +185,7 @@ class _Run:
             },
             **test.named("test"),
             "validated_on": self.config.validate_on,
-            **{name: last[name] for name in ("rate", "extra_steps") if name in last},
+            **{name: last[name] for name in _ALSO_IN_RESULT if name in last},
             **({"races": races} if races else {}),
             "forwards": session.forwards,
             "backwards": session.backwards,

@@ -140,6 +140,16 @@ class Session:
         """Return the scores of the present weights on some minibatches."""
         return evaluate(self.network, batches, self.autocast, self.task, check)
 
+    def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
+        """Return what the last weights score on the validation set, where an average is judged."""
+        if not self.method.averages:
+            return {}
+        last = evaluate(self.network, self.validation_batches, self.autocast, check)
+        return {
+            "last_weights_validation_loss": last.loss,
+            "last_weights_validation_accuracy": last.accuracy,
+        }
+
     def end_epoch(self, training: Scores, validation: Scores) -> dict[str, Any]:
         """Close the epoch: cool, count, and return its record."""
         record = {

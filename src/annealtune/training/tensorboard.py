@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
 
 
 class EventFile:
-    """Writes every number of an epoch as a scalar; does nothing unless the config asks for it.
+    """Writes every number of an epoch as a scalar, and every race as text.
+
+    It does nothing unless the config asks for it.
 
     What an earlier process wrote after ``epoch``, the number of complete epochs, is hidden.
 
@@ -45,4 +48,8 @@ class EventFile:
         for name, value in record.items():
             if isinstance(value, int | float) and name != "epoch":
                 self._writer.add_scalar(name, value, record["epoch"])
+        for race in record.get("races", ()):
+            info = RaceInfo.from_dict(race)
+            text = f"{info}\n\n```\n{info.table()}\n```"  # Markdown, which TensorBoard shows
+            self._writer.add_text("races", text, record["epoch"])
         self._writer.flush()

@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import re
 import signal
 import time
 from collections import Counter
@@ -168,6 +169,11 @@ class TestRecords:
         assert rates[-1] == pytest.approx(race["rate"] / 36)
         result = json.loads((directory / "result.json").read_text())
         assert result["races"] == [race]
+        # A loss of every arm for every minibatch that it took part in, which is what it cost.
+        made = [len(losses) for losses in race["losses"]]
+        assert sum(made) == LASTING + race["extra_steps"]
+        half = race["losses"][race["winner"]][-(LASTING // 2) :]
+        assert sum(half) / len(half) == pytest.approx(race["scores"][race["winner"]])
         assert (result["rate"], result["extra_steps"]) == (rates[-1], race["extra_steps"])
 
     @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -218,9 +224,10 @@ class TestRecords:
 
     def test_inspect_tells_each_race(self, racing):
         rows = describe_run(racing())
-        (race,) = [value for name, value in rows if name == "race"]
-        assert race.startswith(f"at step 0: {ARMS} arms, {LASTING} minibatches")
-        assert "rate" in dict(rows)["last epoch"]
+        (race,) = [value for name, value in rows if name.startswith("race ")]
+        assert race.startswith(f"{ARMS} arms, {LASTING} steps, ")
+        assert re.fullmatch(r"\S+ found, \S+ at the last step", dict(rows)["rate"])
+        assert "accuracy" in dict(rows)["last weights"]
 
 
 class TestWords:

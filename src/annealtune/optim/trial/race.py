@@ -174,10 +174,18 @@ class Race:
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
     def info(
-        self, step: int, winner: int | None, reason: str, rate: float, *, restarted: bool
+        self,
+        step: int,
+        winner: int | None,
+        reason: str,
+        rate: float,
+        *,
+        restarted: bool,
+        number: int,
     ) -> RaceInfo:
         """Return what there is to tell of a race that ended with a step."""
         return RaceInfo(
+            number=number,
             step=self.began,
             minibatches=step + 1 - self.began,
             settings=self.settings,
@@ -188,7 +196,20 @@ class Race:
             rate=rate,
             extra_steps=self.extra_steps,
             restarted=restarted,
+            second=None if winner is None else self._second(winner),
+            losses=tuple(tuple(self._sign * x for x in own) for own in self.standings.losses),
         )
+
+    def _second(self, winner: int) -> int | None:
+        """Return the best arm besides the winner: the dropped ones come after those that stayed."""
+        live = self.standings.live
+        sign = 1.0 if self._objective is not None else self._sign
+        ranks = [
+            (arm not in live, sign * score, arm)
+            for arm, score in enumerate(self.scores())
+            if arm != winner and not math.isnan(score)
+        ]
+        return min(ranks)[-1] if ranks else None
 
     def _other_parameters(self) -> list[Tensor]:
         own = set(parameters_of(self._base))

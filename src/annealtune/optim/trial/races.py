@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race import Allowance, allowance, upward_belief
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race_info import RaceInfo, numbered
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.annealing_state import restore_generator, saved_generator
 from annealtune.optim.evaluation.guards import Buffers, rewound
@@ -127,7 +127,8 @@ class Races(Part):
             race.arms.start_again()
         else:
             race.arms.switch_to(arm)
-        info = race.info(step, *outcome, _rate(chosen), restarted=arm is None)
+        number = len(self._before(race)) + 1
+        info = race.info(step, *outcome, _rate(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
         self.race = self._started(below, step + 1) if below else None
         return None if below else chosen
@@ -144,7 +145,8 @@ class Races(Part):
         if self._plan.neighborhood is None:
             chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
         race.arms.start_again()
-        info = race.info(step, None, "all broke", _rate(chosen), restarted=True)
+        number = len(self._before(race)) + 1
+        info = race.info(step, None, "all broke", _rate(chosen), restarted=True, number=number)
         self._note(info, race, step)
         self.race = None
         self._centre = _rate(chosen)
@@ -295,7 +297,7 @@ class Races(Part):
         restore_generator(self._rng, state)
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
-        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
+        self.infos = numbered(state["infos"])
         self.race = None
         if state["race"] is not None:
             settings = [restored(options) for options in state["race"]["settings"]]

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
+from annealtune.studies.reproduction import PAPER_STUDIES
 from annealtune.studies.statistics.comparisons import SIGNIFICANCE_LEVEL, Comparison
 from annealtune.studies.statistics.measures import (
     Measure,
@@ -43,54 +44,63 @@ def findings(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Fin
     return sorted(found, key=lambda finding: order.index(finding.kind))
 
 
+def leading_sentence(study: Study, statistics: Statistics) -> str:
+    """Return who came first, by how much, and whether that means anything."""
+    measure, ranking = statistics.measure, statistics.ranking
+    leader = statistics.summary(ranking[0])
+    average = "of its one seed" if leader.n == 1 else f"on average over {leader.n} seeds"
+    reached = f"{measure.text(leader.mean)} {measure.part} {measure.quantity_title} {average}"
+    if len(ranking) == 1:
+        why = "no other method" if len(study.methods) == 1 else "no finished run of another method"
+        return f"{leader.method} reached {reached}. There is {why} to compare it with."
+    second = ranking[1]
+    comparison = statistics.comparison(leader.method, second)
+    ahead = comparison.difference
+    if ahead is None:
+        return (
+            f"{leader.method} has the best mean, {reached}, but no seed in common with {second}: "
+            "their difference cannot be tested."
+        )
+    if not ahead:
+        return f"{leader.method} and {second} reached the same: {reached}."
+    size = measure.difference(abs(ahead)).lstrip("+")
+    direction = "above" if ahead > 0 else "below"
+    verdict = "significant" if comparison.is_significant else "not significant"
+    return (
+        f"{leader.method} came first with {reached}, {size} {direction} {second}; "
+        f"the difference is {verdict}."
+    )
+
+
 def _answer(study: Study, statistics: Mapping[Measure, Statistics]) -> Iterator[Finding]:
     measure = main_measure(study)
     if study.search is not None:
         yield from _search(study.search)
     elif measure in statistics:
+        found = statistics[measure]
+        yield Finding(leading_sentence(study, found))
         yield _measured(measure)
-        yield from _ranking(study, statistics[measure])
-        yield from _claim(study)
+        yield from _evidence_of(found)
+        if study.name in PAPER_STUDIES:
+            yield from _claim(study)
     else:
         yield Finding(f"No run has a {measure.title} yet: there is nothing to compare.")
 
 
-def _ranking(study: Study, statistics: Statistics) -> Iterator[Finding]:
-    measure, ranking = statistics.measure, statistics.ranking
-    leader = statistics.summary(ranking[0])
-    average = "of its one seed" if leader.n == 1 else f"on average over {leader.n} seeds"
-    reached = f"{measure.text(leader.mean)} {measure.part} accuracy {average}"
-    if len(ranking) == 1:
-        why = "no other method" if len(study.methods) == 1 else "no finished run of another method"
-        yield Finding(f"{leader.method} reached {reached}. There is {why} to compare it with.")
+def _evidence_of(statistics: Statistics) -> Iterator[Finding]:
+    if len(statistics.ranking) == 1:
         return
-    second = ranking[1]
-    comparison = statistics.comparison(leader.method, second)
-    ahead = comparison.difference
-    if ahead is None:
-        yield Finding(
-            f"{leader.method} has the best mean, {reached}, but no seed in common with {second}: "
-            "their difference cannot be tested."
-        )
-    elif not ahead:
-        yield Finding(f"{leader.method} and {second} reached the same: {reached}.")
-    else:
-        size = measure.difference(abs(ahead)).lstrip("+")
-        direction = "above" if ahead > 0 else "below"
-        verdict = "significant" if comparison.is_significant else "not significant"
-        yield Finding(
-            f"{leader.method} came first with {reached}, {size} {direction} {second}; "
-            f"the difference is {verdict}."
-        )
-    if ahead is not None:
-        yield Finding(f"{_evidence(measure, comparison)} {_significance(comparison)}".strip())
+    comparison = statistics.comparison(*statistics.ranking[:2])
+    if comparison.difference is not None:
+        evidence = _evidence(statistics.measure, comparison)
+        yield Finding(f"{evidence} {_significance(comparison)}".strip())
         yield from _caveats(statistics, comparison)
     yield from _others(statistics)
 
 
 def _measured(measure: Measure) -> Finding:
     if measure.epoch == "last":
-        return Finding("Measured at the end of the last epoch, as in the paper's Table 1.", "note")
+        return Finding("Measured at the end of the last epoch.", "note")
     text = "Measured once, at the end, with the weights of the best epoch on the validation set."
     return Finding(text, "note")
 
@@ -125,8 +135,11 @@ def _others(statistics: Statistics) -> Iterator[Finding]:
         for each in statistics.comparisons
         if each.is_significant and {each.first, each.second} != {*statistics.ranking[:2]}
     ]
-    if pairs:
-        named = "; ".join(f"{each.first} over {each.second}" for each in pairs)
+    losers: dict[str, list[str]] = {}
+    for each in pairs:
+        losers.setdefault(each.first, []).append(each.second)
+    if losers:
+        named = "; ".join(f"{first} over {', '.join(all_)}" for first, all_ in losers.items())
         yield Finding(f"Other significant differences: {named}.")
     else:
         yield Finding("No difference between any other two methods is significant.")
@@ -221,9 +234,9 @@ def _state(study: Study) -> Iterator[Finding]:
 def _protocol(study: Study) -> Iterator[Finding]:
     if test_set_chose(study):
         yield Finding(
-            "The validation set of this study is the test set, as in the paper: numbers of the "
-            "best epoch were chosen on the data they are measured on, and are optimistic. "
-            "Methods are ranked by their last epoch.",
+            "The validation set of this study is the test set: numbers of the best epoch were "
+            "chosen on the data they are measured on, and are optimistic. Methods are ranked by "
+            "their last epoch.",
             "note",
         )
     padding = _padding(study.experiment)

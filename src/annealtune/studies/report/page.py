@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import jinja2
-
-import annealtune
 from annealtune.studies.records import Study, flat
+from annealtune.studies.reproduction import PAPER_STUDIES
 from annealtune.studies.statistics.comparisons import RESAMPLES
 from annealtune.studies.statistics.costs import costs_of
 from annealtune.studies.statistics.measures import Measure, main_measure, number
@@ -14,22 +12,64 @@ from annealtune.studies.statistics.summaries import Statistics
 
 from .figures.panels import Drawing, Plate
 from .findings import findings
+from .hero import Hero
 from .method_tables import comparison_table, cost_table, summary_table
+from .shell import render_template
 from .table_1 import result_rows, results_table, shown_measures, state_of
 from .tables import Cell, Table, text_cell
 
+_RESULTS = (
+    "The last epoch, and the best one on the validation set. Bold: the best method for this seed, "
+    "or the best of these lines. “Best” is the best seed of each column, chosen by the very number "
+    "that is shown."
+)
+_PAPER_RESULTS = (
+    "Table 1 of the paper reports the last epoch; next to it is the best epoch on the validation "
+    "set. Bold: the best method for this seed, or the best of these lines. “Best” is the best seed "
+    "of each column, chosen by the very number that is shown. The loss on the paper’s scale is the "
+    "sum of the minibatches’ mean losses divided by the number of images."
+)
+_TESTS = (
+    "Deviation: of the sample. Intervals: bootstrap of the mean paired difference (BCa, "
+    f"{RESAMPLES:,} resamples, fixed seed). Test: Wilcoxon signed-rank, two-sided, exact, ties and "
+    "zeros included; Holm’s correction counts the pairs of methods, for each measure by itself. "
+    "Only seeds that both methods finished are paired. “n/a”: these runs do not tell."
+)
+_COSTS = (
+    "Cost: forwards plus twice the backwards of training steps, probes and races included. "
+    "Relative: to the cheapest method. The time depends on the machine and on what else it did."
+)
 
-class MeasureSection(NamedTuple):
-    """What the page says about one measure."""
 
+class Fold(NamedTuple):
+    """Tables of one subject, opened by a click.
+
+    Attributes:
+        name: letters, digits and hyphens.
+        title: what they hold.
+        text: how to read them; may be empty.
+        tables: each with a caption.
+    """
+
+    name: str
     title: str
-    summaries: Table
-    comparisons: Table | None
+    text: str
+    tables: tuple[tuple[Table, str], ...]
+
+
+class Section(NamedTuple):
+    """A plate with its drawings, each with what it shows."""
+
+    name: str
+    title: str
+    caption: str
+    drawings: list[tuple[Drawing, str]]
 
 
 def render_page(
     study: Study,
     statistics: Mapping[Measure, Statistics],
+    hero: Hero | None,
     plates: Sequence[Plate],
     drawings: Mapping[str, Drawing],
 ) -> str:
@@ -38,55 +78,74 @@ def render_page(
     Args:
         study: what the page is about.
         statistics: by measure, as `study_statistics` returns them.
-        plates: the figures in order.
-        drawings: by name, every panel of the plates.
+        hero: what the page opens on; None if there is nothing to show yet.
+        plates: the other figures in order.
+        drawings: by name, the panel of the hero and every panel of the plates.
     """
-    measures = shown_measures(study, statistics)
-    main = main_measure(study)
-    sections = [_section(statistics[measure]) for measure in measures if measure != main]
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("annealtune.studies.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("report.html").render(
+    told = findings(study, statistics)
+    headline = hero.headline if hero else told[0].text
+    return render_template(
+        "study.html",
         study=study,
-        subtitle=_subtitle(study),
-        findings=findings(study, statistics),
-        main=_section(statistics[main]) if main in statistics else None,
-        compared="Methods compared" if len(study.methods) > 1 else "Over the seeds",
-        results=results_table(study, result_rows(study, statistics), measures),
-        sections=sections,
-        plates=plates,
-        drawings=drawings,
-        costs_plate=any(plate.name == "costs" for plate in plates),
-        costs=cost_table(costs_of(study), statistics.get(main)),
-        incomplete=[(run, state_of(run)) for run in study.runs if run.status != "finished"],
+        subtitle=subtitle(study),
+        headline=headline,
+        hero=hero and (drawings[hero.panel.name], hero.caption),
+        findings=[finding for finding in told if finding.text != headline],
         search=_search_table(study.search),
+        sections=[
+            Section(p.name, p.title, p.caption, [(drawings[e.name], e.title) for e in p.panels])
+            for p in plates
+        ],
+        folds=_folds(study, statistics),
+        incomplete=[(run, state_of(run)) for run in study.runs if run.status != "finished"],
         common=_common(study),
         differing=_differing(study),
         environment=[(key, _text(value)) for key, value in flat(study.environment).items()],
-        resamples=f"{RESAMPLES:,}",
-        version=annealtune.__version__,
     )
 
 
-def _section(statistics: Statistics) -> MeasureSection:
-    return MeasureSection(
-        statistics.measure.title,
-        summary_table(statistics),
-        comparison_table(statistics) if statistics.comparisons else None,
+def _folds(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Fold]:
+    """Return all tables: the main measure, seed by seed, the other measures, the costs."""
+    main, measures = main_measure(study), shown_measures(study, statistics)
+    found = []
+    if main in statistics:
+        title = "Methods compared" if len(study.methods) > 1 else "Over the seeds"
+        found.append(_measure_fold("methods", f"{title}: {main.title}", statistics[main]))
+    rows = result_rows(study, statistics)
+    is_paper = study.name in PAPER_STUDIES
+    found.append(
+        Fold(
+            "seed-by-seed",
+            "Table 1: seed by seed" if is_paper else "Seed by seed",
+            _PAPER_RESULTS if is_paper else _RESULTS,
+            ((results_table(study, rows, measures), "Accuracy and loss, seed by seed"),),
+        )
     )
+    for measure in measures:
+        if measure != main:
+            name = measure.key.replace("_", "-")
+            found.append(_measure_fold(name, measure.title.capitalize(), statistics[measure]))
+    costs = cost_table(costs_of(study), statistics.get(main))
+    found.append(
+        Fold("cost-table", "What a run cost", _COSTS, ((costs, "Means over finished runs"),))
+    )
+    return found
 
 
-def _subtitle(study: Study) -> str:
+def _measure_fold(name: str, title: str, statistics: Statistics) -> Fold:
+    tables = [(summary_table(statistics), "What each method reached")]
+    if statistics.comparisons:
+        caption = "First method minus second, seed by seed"
+        tables.append((comparison_table(statistics), caption))
+    return Fold(name, title, _TESTS if statistics.comparisons else "", tuple(tables))
+
+
+def subtitle(study: Study) -> str:
+    """Return what a study is about, in one line."""
     experiment = study.experiment
     known = [
         f"{experiment[key]} {unit}"
-        for key, unit in (("epochs", "epochs"), ("train_size", "training images"))
+        for key, unit in (("epochs", "epochs"), ("train_size", "training examples"))
         if key in experiment
     ]
     if "batch_size" in experiment:
@@ -161,4 +220,4 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

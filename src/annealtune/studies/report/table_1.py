@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.reproduction import PAPER_STUDIES
 from annealtune.studies.statistics.measures import DIGITS, MEASURES, Measure, score, test_set_chose
 from annealtune.studies.statistics.summaries import Statistics
 
@@ -73,10 +74,15 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
 def shown_measures(study: Study, statistics: Iterable[Measure]) -> list[Measure]:
     """Return the measures worth a column: known, and not the same number twice.
 
-    Where the test set takes the place of the validation set, both have the same numbers.
+    Where the test set takes the place of the validation set, both have the same numbers. The loss
+    on the paper's scale is for its own studies.
     """
-    repeated = test_set_chose(study)
-    return [m for m in statistics if not (repeated and m.part == "test")]
+    repeated, of_paper = test_set_chose(study), study.name in PAPER_STUDIES
+    return [
+        m
+        for m in statistics
+        if not (repeated and m.part == "test") and (of_paper or m.quantity != "paper_loss")
+    ]
 
 
 def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Measure]) -> Table:

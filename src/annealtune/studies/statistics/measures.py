@@ -140,11 +140,20 @@ def main_measure(study: Study) -> Measure:
     """Return what the methods of a study are ranked by.
 
     The accuracy on the test set, which chose nothing; where it chose the best epoch, the accuracy
-    of the last epoch, which nothing chose.
+    of the last epoch, which nothing chose. Runs that have only losses are ranked by the loss.
     """
+    quantity: Literal["accuracy", "loss"] = "loss" if has_only_losses(study) else "accuracy"
     if test_set_chose(study):
-        return Measure("last", "validation", "accuracy")
-    return Measure("best", "test", "accuracy")
+        return Measure("last", "validation", quantity)
+    return Measure("best", "test", quantity)
+
+
+def has_only_losses(study: Study) -> bool:
+    """Whether the runs of a study know no accuracy, as in regression."""
+    records = [record for run in study.runs for record in run.metrics]
+    return any("validation_loss" in record for record in records) and not any(
+        "validation_accuracy" in record for record in records
+    )
 
 
 def kind_of(study: Study, method: str) -> str:

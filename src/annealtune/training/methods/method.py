@@ -26,9 +26,11 @@ class Method(ABC):
 
     Attributes:
         recovers: whether it brings a run back whose loss is not finite.
+        averages: whether it is judged by an average of its weights instead of its last ones.
     """
 
     recovers = False
+    averages = False
 
     def __init__(self, optimizer: Any, scaler: GradScaler | None = None) -> None:
         self._optimizer = optimizer

@@ -68,6 +68,7 @@ class SelfTuned(Method):
     def __init__(self, optimizer: SelfTuner, scaler: GradScaler | None = None) -> None:
         super().__init__(optimizer, scaler)
         self._compute_loss = optimizer.record(CountedMinibatch.loss)
+        self.averages = optimizer.averages
         self._rate = 0.0
 
     def step(self, minibatch: CountedMinibatch) -> None:
@@ -84,7 +85,7 @@ class SelfTuned(Method):
 
     def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
         """Give the model the average of its weights, if one is kept."""
-        if self._optimizer.averages:
+        if self.averages:
             averaged: AbstractContextManager[None] = self._optimizer.averaged(batches)
             return averaged
         return super().judged(batches)

@@ -43,6 +43,9 @@ class EpochTally:
         sums["improved"] += info.improved
         sums["accepted"] += info.accepted
         sums["probability"] += info.accept_probability
+        if info.accepted and isinstance(info.setting.get("lr"), int | float):
+            sums["rated"] += 1
+            sums["rate"] += info.setting["lr"]
         if not math.isfinite(info.new_loss):
             sums["non_finite"] += 1
         elif info.worsening > 0:
@@ -64,6 +67,8 @@ class EpochTally:
                 "accept_probability": _ratio(sums["probability"], sums["moves"]),
                 "worsening_accept_probability": _ratio(sums["worsening_probability"], worsening),
             }
+        if sums["rated"]:
+            metrics["rate"] = sums["rate"] / sums["rated"]
         if self._races:
             metrics["races"] = list(self._races)
         return metrics

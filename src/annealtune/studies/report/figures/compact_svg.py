@@ -1,5 +1,6 @@
 """Makes matplotlib's SVG small, and fit to stand on a page beside others."""
 
+import html
 import re
 from collections.abc import Mapping
 from xml.etree import ElementTree
@@ -15,7 +16,13 @@ ElementTree.register_namespace("", "http://www.w3.org/2000/svg")
 ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
-def compact(content: bytes, name: str, title: str, colours: Mapping[str, str] | None = None) -> str:
+def compact(
+    content: bytes,
+    name: str,
+    title: str,
+    colours: Mapping[str, str] | None = None,
+    attributes: Mapping[str, str] | None = None,
+) -> str:
     """Return an SVG without what no reader sees: about a third of its size.
 
     Args:
@@ -24,6 +31,7 @@ def compact(content: bytes, name: str, title: str, colours: Mapping[str, str] | 
         title: read out to those who do not see it.
         colours: for a page: what to write in place of a colour. Then size, font and line joins are
             left to the page, and there is no XML declaration.
+        attributes: more of the outermost element.
     """
     root = ElementTree.fromstring(content)
     for child in root.findall(f"{SVG}metadata"):
@@ -45,7 +53,10 @@ def compact(content: bytes, name: str, title: str, colours: Mapping[str, str] | 
     del root.attrib["width"], root.attrib["height"]
     text = ElementTree.tostring(root, encoding="unicode")
     # Inside HTML an element needs no namespaces.
-    return re.sub(r' xmlns(?::xlink)?="[^"]*"', "", text, count=2).replace("xlink:href", "href")
+    text = re.sub(r' xmlns(?::xlink)?="[^"]*"', "", text, count=2).replace("xlink:href", "href")
+    # JSON has many double quotes; between single ones they can stay.
+    added = "".join(f" {k}='{_in_quotes(v)}'" for k, v in (attributes or {}).items())
+    return text.replace("<svg", f"<svg{added}", 1)
 
 
 def relative(path: str) -> str:
@@ -75,6 +86,10 @@ def relative(path: str) -> str:
             pieces += [_short((x - at[0]) / _TENTHS), _short((y - at[1]) / _TENTHS)]
         at = (x, y)
     return _joined(pieces)
+
+
+def _in_quotes(text: str) -> str:
+    return html.escape(text, quote=False).replace("'", "&#39;")
 
 
 def _joined(pieces: list[str]) -> str:

@@ -1,23 +1,41 @@
 """A number over the epochs: a thin line for each seed, a thick line for their mean."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.statistics.measures import number
 
-from .style import THICK, THIN, colour, count_epochs, in_per_cent, in_powers, legend, line
+from .end_labels import EndLabel, name_ends
+from .hover import show_values
+from .limits import Limits, curve_limits
+from .looks import Look, looks_of
+from .style import THICK, THIN, count_epochs, in_per_cent, in_powers
 
 Numbers = NDArray[np.float64]
-Looks = dict[str, dict[str, Any]]
 
-# Beyond this ratio of the largest value to the lower quartile, a linear axis shows it alone.
-_WIDE = 10
+
+class LineLook(NamedTuple):
+    """How the values of one key are drawn.
+
+    Attributes:
+        dashes: a line style in place of the method's own.
+        over_known: whether a run without a value in an epoch is left out of the mean there.
+        suffix: what is told after the method's name.
+    """
+
+    dashes: Any = None
+    over_known: bool = False
+    suffix: str = ""
+
+
+Lines = dict[str, LineLook]
+# With more methods than this, two lines a method or a line a seed are a thicket.
+FEW_METHODS = 6
 
 
 def has(study: Study, methods: Sequence[str], key: str) -> bool:
@@ -65,74 +83,138 @@ def stack(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:
     return np.array(common), np.array(rows)
 
 
-def draw_methods(axes: Axes, study: Study, methods: Sequence[str], looks: Looks) -> None:
-    """Draw the runs of several methods and a legend of those that had anything to draw.
+def draw_methods(axes: Axes, study: Study, methods: Sequence[str], lines: Lines) -> None:
+    """Draw the runs of several methods, a thick line for the mean of each.
 
-    `looks` are keys of ``metrics.jsonl`` with what else `draw_runs` takes for each.
+    Of many methods only the means are drawn: with every seed they would be a thicket.
+
+    `lines` are keys of ``metrics.jsonl``, each with how its values are drawn and told.
     """
-    drawn = []
+    looks = looks_of(study)
+    with_seeds = len(methods) <= FEW_METHODS
     for method in methods:
-        color = colour(study.methods, method)
-        found = [draw_runs(axes, study.of(method), key, color, **looks[key]) for key in looks]
-        if any(found):
-            drawn.append(method)
+        for key, look in lines.items():
+            _draw_runs(axes, study, method, key, looks[method], look, with_seeds=with_seeds)
     count_epochs(axes)
-    method_legend(axes, study, drawn)
 
 
-def draw_runs(
-    axes: Axes,
-    runs: Sequence[RunRecord],
-    key: str,
-    color: str,
-    *,
-    over_known: bool = False,
-    **look: Any,
-) -> bool:
-    """Draw the runs of one method; tell whether there was anything to draw.
-
-    A run that did not finish is dotted and left out of the mean.
-    """
-    finished = [run for run in runs if run.status == "finished"]
-    others = [run for run in runs if run.status != "finished"]
-    curves = [curve(run, key) for run in (*finished, *others)]
-    if len(finished) > 1:
-        axes.plot(*_joined(curves[: len(finished)]), color=color, **{**THIN, **look})
-    if others:
-        dotted = {**THIN, "alpha": 0.7, **look, "linestyle": ":"}
-        axes.plot(*_joined(curves[len(finished) :]), color=color, **dotted)
-    epochs, mean = mean_curve(finished, key, over_known=over_known)
-    if epochs.size:
-        alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
-        axes.plot(epochs, mean, color=color, **{**THICK, **look, **alone})
-    return any(np.isfinite(values).any() for _, values in curves)
+def name_methods(axes: Axes, study: Study, methods: Sequence[str], key: str) -> None:
+    """Write the names of methods at the ends of their lines; the limits must be final."""
+    looks = looks_of(study)
+    labels = []
+    for method in methods:
+        end = _end(study.of(method), key)
+        if end is not None:
+            runs = study.of(method)
+            n = sum(run.status == "finished" for run in runs)
+            name = method if n == len(runs) else f"{method} ({n} of {len(runs)})"
+            labels.append(EndLabel(name, looks[method].colour, end))
+    name_ends(axes, labels)
 
 
 def over_epochs(axes: Axes, study: Study, methods: Sequence[str], key: str, title: str) -> Axes:
     """Draw one number of several methods over the epochs."""
-    draw_methods(axes, study, methods, {key: {}})
-    _label_values(axes, key, title)
+    draw_methods(axes, study, methods, {key: LineLook()})
+    _limit(axes, limits_of(study, methods, key), key)
+    axes.set_ylabel(title)
+    name_methods(axes, study, methods, key)
     return axes
 
 
 def train_against_validation(
     axes: Axes, study: Study, methods: Sequence[str], quantity: str
 ) -> Axes:
-    """Draw loss or accuracy on the training set (dashed) and on the validation set (solid)."""
-    looks: Looks = {f"train_eval_{quantity}": {"linestyle": "--"}, f"validation_{quantity}": {}}
-    draw_methods(axes, study, methods, looks)
-    _label_values(axes, quantity, f"{quantity} (dashed: training)")
+    """Draw loss or accuracy on the training set (dotted) and on the validation set (solid)."""
+    train, validation = f"train_eval_{quantity}", f"validation_{quantity}"
+    lines = {train: LineLook(":", suffix=", training"), validation: LineLook()}
+    draw_methods(axes, study, methods, lines)
+    _limit(axes, limits_of(study, methods, train, validation), quantity)
+    axes.set_ylabel(f"{quantity} (dotted: training)")
+    name_methods(axes, study, methods, validation)
     return axes
 
 
-def method_legend(axes: Axes, study: Study, methods: Sequence[str]) -> None:
-    """Put a legend above the axes: the methods and the numbers of their finished runs."""
-    legend(axes, [_method_line(study, method) for method in methods])
+def limits_of(study: Study, methods: Sequence[str], *keys: str) -> Limits | None:
+    """Return the limits of an axis for the mean curves of methods; of several keys, the widest."""
+    found = []
+    for key in keys:
+        curves = {method: middle_curve(study.of(method), key)[1] for method in methods}
+        is_better = not key.endswith("loss")
+        found.append(curve_limits(curves, higher_is_better=is_better))
+    known = [each for each in found if each is not None]
+    if not known:
+        return None
+    is_log = any(each.is_log for each in known) and min(each.low for each in known) > 0
+    beyond = known[-1].beyond
+    return Limits(min(e.low for e in known), max(e.high for e in known), is_log, beyond)
 
 
-def _method_line(study: Study, method: str) -> Line2D:
-    n = sum(run.status == "finished" for run in study.of(method))
-    return line(f"{method} (n = {n})", colour(study.methods, method), **THICK)
+def middle_curve(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:
+    """Return the mean of the finished runs; without one, the first curve there is."""
+    epochs, mean = mean_curve(runs, key)
+    if np.isfinite(mean).any():
+        return epochs, mean
+    found = [each for run in runs if np.isfinite((each := curve(run, key))[1]).any()]
+    return found[0] if found else (np.array([]), np.array([]))
+
+
+def value_text(key: str, value: float) -> str:
+    """Return a number of ``metrics.jsonl`` as it is shown."""
+    if key.endswith(("accuracy", "probability")):
+        return f"{100 * value:.2f} %"
+    return f"{value:.4g}"
+
+
+def _draw_runs(
+    axes: Axes,
+    study: Study,
+    method: str,
+    key: str,
+    look: Look,
+    line: LineLook,
+    *,
+    with_seeds: bool,
+) -> None:
+    """Draw the runs of one method. One that did not finish is dotted and left out of the mean."""
+    runs = study.of(method)
+    finished = [run for run in runs if run.status == "finished"]
+    others = [run for run in runs if run.status != "finished"]
+    curves = [curve(run, key) for run in (*finished, *others)]
+    style = line.dashes or look.dashes
+    if with_seeds and len(finished) > 1:
+        thin = {**THIN, "linestyle": line.dashes or "-"}
+        axes.plot(*_joined(curves[: len(finished)]), color=look.colour, **thin)
+    if others:
+        dotted = {**THIN, "alpha": 0.7, "linestyle": ":"}
+        axes.plot(*_joined(curves[len(finished) :]), color=look.colour, **dotted)
+    epochs, mean = mean_curve(finished, key, over_known=line.over_known)
+    if epochs.size:
+        alone: dict[str, Any] = (
+            {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
+        )
+        axes.plot(epochs, mean, color=look.colour, linestyle=style, **THICK, **alone)
+        of = f", mean of {len(finished)}" if len(finished) > 1 else ""
+        texts = [
+            f"epoch {e:g}: {value_text(key, v)}{of}" for e, v in zip(epochs, mean, strict=True)
+        ]
+        name = method + line.suffix
+        show_values(axes, name, look.colour, epochs.tolist(), mean.tolist(), texts, is_line=True)
+
+
+def _end(runs: Sequence[RunRecord], key: str) -> float | None:
+    """Return the last value of a method's line."""
+    _, values = middle_curve(runs, key)
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if known.size else None
+
+
+def _limit(axes: Axes, limits: Limits | None, key: str) -> None:
+    if limits is not None:
+        if limits.is_log:
+            in_powers(axes)
+        axes.set_ylim(limits.low, limits.high)
+    if not key.endswith("loss"):
+        in_per_cent(axes)
 
 
 def _joined(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
@@ -142,14 +224,3 @@ def _joined(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers
         np.concatenate([part for epochs, _ in curves for part in (epochs, gap)]),
         np.concatenate([part for _, values in curves for part in (values, gap)]),
     )
-
-
-def _label_values(axes: Axes, key: str, title: str) -> None:
-    axes.set_ylabel(title)
-    if key.endswith("loss"):
-        values = [np.asarray(each.get_ydata(), dtype=float) for each in axes.lines]
-        seen = np.concatenate([each[np.isfinite(each)] for each in values] or [np.array([])])
-        if seen.size and seen.min() > 0 and seen.max() / np.percentile(seen, 25) > _WIDE:
-            in_powers(axes)
-    else:
-        in_per_cent(axes)

@@ -1,220 +1,276 @@
-"""Which figures a study has, and which figure of the paper each one is."""
+"""Which figures a study has. On the pages of the paper's own studies, which one of it each is."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from matplotlib.axes import Axes
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import kind_of, main_measure
-from annealtune.studies.statistics.summaries import scores_of
+from annealtune.studies.reproduction import PAPER_STUDIES
+from annealtune.studies.statistics.measures import (
+    Measure,
+    has_only_losses,
+    kind_of,
+    main_measure,
+)
+from annealtune.studies.statistics.summaries import Statistics
 
-from . import accept_test, accuracy_cost, curves, seed_spread, setting_map
+from . import accept_test, curves, rates, score_cost, seed_spread, setting_map
 from .panels import Panel, Plate
 
-_LINES = "A thin line for each seed, a thick one for their mean; dotted: runs that did not finish."
 
-
-def plates(study: Study) -> list[Plate]:
-    """Return every figure that the records of a study allow, those of the paper first.
+def plates(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Plate]:
+    """Return every figure that the records of a study allow.
 
     Args:
         study: finished or not; what no run has recorded is left out.
+        statistics: by measure, as `study_statistics` returns them.
     """
+    spread = partial(_spread, found=statistics.get(main_measure(study)))
     makers: tuple[Callable[[Study], Plate], ...] = (
-        _figure_1,
-        _figure_2,
-        _figures_3_and_4,
-        _long_version,
+        _rates,
+        _without_gradients,
+        _performance_of_all,
+        _accept_test,
         _settings,
-        _spread,
+        spread,
         _costs,
     )
-    return [plate for make in makers if (plate := make(study)).panels]
+    return [plate for make in makers if (plate := make(study)).panels or plate.caption]
 
 
-def _figure_1(study: Study) -> Plate:
+def _rates(study: Study) -> Plate:
+    methods = rates.methods_with_rates(study)
+    chosen = [m for m in methods if not curves.has(study, [m], "rate")]
+    pieces = [
+        "The rate at the end of each epoch, on a logarithmic axis; what decays to nothing runs out "
+        "at the bottom.",
+        f"Of {_all(chosen)}, which choose a rate for every step: the geometric mean of those "
+        "accepted."
+        if chosen
+        else "",
+    ]
+    draw = partial(rates.draw, study=study, methods=methods)
+    panel = Panel("rates", "Learning rate", draw, 3.4, is_wide=True)
+    return _plate("rates", "The rate over time", pieces, [panel] if methods else [])
+
+
+def _without_gradients(study: Study) -> Plate:
     pair = _of_kind(study, "ssa", "sgd")
-    is_there = _of_kind(study, "ssa") and _of_kind(study, "sgd")
-    return Plate(
+    is_there = _is_of_paper(study) and _of_kind(study, "ssa") and _of_kind(study, "sgd")
+    return _plate(
         "figure-1",
         "Without gradients: SSA against SGD at a constant rate",
-        "Figure 1 of the paper. SSA moves by random displacements and the Metropolis rule "
-        f"alone. {_LINES}",
-        _performance(study, pair, "figure-1") if is_there else (),
+        [
+            "Figure 1 of the paper. SSA moves by random displacements and the Metropolis rule "
+            "alone.",
+            _lines(study, pair),
+            _cut(study, pair),
+        ],
+        _performance(study, pair, "figure-1") if is_there else [],
     )
 
 
-def _figure_2(study: Study) -> Plate:
-    moving = _with_moves(study)
-    accuracy = "train_eval_accuracy"
-    panels = _recorded(
-        study,
-        study.methods if moving else [],
-        {
-            "accept_probability": Panel(
-                "figure-2-accept-probability",
-                "Mean probability of accepting a move",
-                partial(accept_test.probability, study=study, methods=moving),
-            ),
-            accuracy: Panel(
-                "figure-2-training-accuracy",
-                "Training accuracy",
-                _curve(study, study.methods, accuracy, "training accuracy"),
-            ),
-        },
-    )
-    sample = study.experiment.get("train_sample", 10)
-    return Plate(
-        "figure-2",
-        "Optimization on the training set",
-        "Figure 2 of the paper. (a) min(1, exp(\N{MINUS SIGN}worsening / T)), averaged over "
-        f"the moves of an epoch. (b) Accuracy on {sample} random training minibatches. "
-        f"{_LINES}",
-        panels,
-    )
-
-
-def _figures_3_and_4(study: Study) -> Plate:
-    model, data = (str(study.experiment.get(key, "")) for key in ("model", "data"))
-    if data == "cifar10" and model.startswith("resnet34"):
-        which = f"Figure 3 of the paper (ResNet34 on CIFAR-10), here {model}"
-    elif data == "cifar10" and model.startswith("vgg16"):
-        which = f"Figure 4 of the paper (VGG16 on CIFAR-10), here {model}"
-    else:
-        which = "What Figures 3 and 4 of the paper show for ResNet34 and VGG16 on CIFAR-10"
-    figure_1_shows_all = (
-        len(_of_kind(study, "ssa", "sgd")) == len(study.methods) and _figure_1(study).panels
-    )
-    return Plate(
-        "figure-3-4",
+def _performance_of_all(study: Study) -> Plate:
+    if _without_gradients(study).panels and len(_of_kind(study, "ssa", "sgd")) == len(
+        study.methods
+    ):
+        return _plate("curves", "", [], [])  # Figure 1 shows the same
+    return _plate(
+        "curves",
         "Training and validation, epoch by epoch",
-        f"{which}. {_LINES}",
-        () if figure_1_shows_all else _performance(study, study.methods, "figure-3-4"),
+        [
+            _of_paper(study, _which_figure(study)),
+            _lines(study, study.methods),
+            _cut(study, study.methods),
+        ],
+        _performance(study, study.methods, "curves"),
     )
 
 
-def _long_version(study: Study) -> Plate:
+def _which_figure(study: Study) -> str:
+    model = str(study.experiment.get("model", ""))
+    if study.experiment.get("data") == "cifar10" and model.startswith("resnet34"):
+        return f"Figure 3 of the paper (ResNet34 on CIFAR-10), here {model}."
+    if study.experiment.get("data") == "cifar10" and model.startswith("vgg16"):
+        return f"Figure 4 of the paper (VGG16 on CIFAR-10), here {model}."
+    return "What Figures 3 and 4 of the paper show for ResNet34 and VGG16 on CIFAR-10."
+
+
+def _accept_test(study: Study) -> Plate:
     moving = _with_moves(study)
     decay = "worsening_accept_probability"
     panels = {
+        "accept_probability": Panel(
+            "accept-probability",
+            "Mean probability of accepting a move",
+            partial(accept_test.probability, study=study, methods=moving),
+        ),
         decay: Panel(
-            "long-probability-decay",
-            "Probability decay: mean probability of accepting a worsening move",
+            "accept-worsening",
+            "Mean probability of accepting a worsening move",
             partial(accept_test.probability, study=study, methods=moving, key=decay),
         ),
         "temperature": Panel(
-            "long-temperature",
+            "accept-temperature",
             "Temperature of the accept test",
             partial(accept_test.temperature, study=study, methods=moving),
         ),
         "rejected_worsening": Panel(
-            "long-worsening-moves",
+            "accept-worsening-moves",
             "Accepted and rejected worsening moves of an epoch",
             partial(accept_test.worsening_moves, study=study, methods=moving),
         ),
     }
-    return Plate(
-        "long-version",
+    return _plate(
+        "accept-test",
         "The accept test, epoch by epoch",
-        "The two figures of the paper's long version (probability decay; accepted and rejected "
-        "worsening moves), and the temperature behind them. No temperature is drawn where it "
-        f"is infinite and every finite move is accepted. {_LINES}",
-        _recorded(study, study.methods, panels),
+        [
+            _of_paper(
+                study,
+                "The first is the left half of the paper's Figure 2; the second and the last are "
+                "the two figures of its long version.",
+            ),
+            "A move is accepted with the probability min(1, exp(\N{MINUS SIGN}worsening / T)). "
+            "No temperature is drawn where it is infinite and every finite move is accepted.",
+            _lines(study, moving),
+        ],
+        _recorded(study, moving, panels),
     )
 
 
 def _settings(study: Study) -> Plate:
-    panels = []
+    panels, level = [], []
     for place, method in enumerate(study.methods, 1):
         found = setting_map.acceptance_map(study.of(method))
-        if found is not None:
-            slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
-            name = f"settings-{place}-{slug}".rstrip("-")
-            draw = partial(setting_map.draw_acceptance, found=found)
-            panels.append(Panel(name, f"Settings accepted: {method}", draw, found.height))
-    return Plate(
-        "settings",
-        "Which settings were accepted when",
-        "Beyond the paper. The share of the moves with each setting of H that was accepted, "
-        "over all seeds; grey where the setting was not tried.",
-        tuple(panels),
-    )
+        if found is None:
+            continue
+        if not found.differs:
+            share = float(found.rates[found.rates == found.rates].mean())
+            level.append(f"{method} ({100 * share:.0f} %)")
+            continue
+        slug = re.sub(r"[^a-z0-9]+", "-", method.lower())[:40].strip("-")
+        name = f"settings-{place}-{slug}".rstrip("-")
+        draw = partial(setting_map.draw_acceptance, found=found)
+        panels.append(Panel(name, f"Settings accepted: {method}", draw, found.height))
+    pieces = [
+        "The share of the moves with each setting of H that was accepted, over all seeds; grey "
+        "where the setting was not tried."
+        if panels
+        else "",
+        f"Every setting was accepted equally often, in every epoch: {_all(level)}."
+        if level
+        else "",
+    ]
+    return _plate("settings", "Which settings were accepted when", pieces, panels)
 
 
-def _spread(study: Study) -> Plate:
-    measure = main_measure(study)
+def _spread(study: Study, found: Statistics | None) -> Plate:
     panels = []
-    if any(scores_of(study, method, measure) for method in study.methods):
-        title = measure.title.capitalize()
-        height = min(6.0, max(2.2, 1.0 + 0.4 * len(study.methods)))
-        boxes = partial(seed_spread.boxes, study=study, measure=measure)
-        seeds = partial(seed_spread.by_seed, study=study, measure=measure)
-        panels += [
-            Panel("spread-boxes", f"{title}, by method", boxes, height),
-            Panel("spread-seeds", f"{title}, by seed", seeds),
-        ]
-    if seed_spread.can_draw_deviation(study):
-        title = "Deviation between seeds of the validation accuracy"
-        deviation = partial(seed_spread.deviation_over_epochs, study=study)
+    if found is not None and len(study.seeds) > 1 and len(study.methods) <= curves.FEW_METHODS:
+        seeds = partial(seed_spread.by_seed, study=study, statistics=found)
+        title = f"{found.measure.title}, by {study.vary.replace('_', ' ')}"
+        panels.append(Panel("spread-seeds", title[0].upper() + title[1:], seeds))
+    key = f"validation_{_quantity(study)}"
+    if seed_spread.can_draw_deviation(study, key):
+        title = f"Deviation between seeds of the validation {_quantity(study)}"
+        deviation = partial(seed_spread.deviation_over_epochs, study=study, key=key)
         panels.append(Panel("spread-deviation", title, deviation))
-    return Plate(
-        "spread",
-        "How much the seed matters",
-        "Beyond the paper. Boxes span the quartiles, lines the whole range; each point is a "
-        "seed. The paper says that the seed matters little for SGD and much for SGD-SA.",
-        tuple(panels),
-    )
+    remark = "The paper says that the seed matters little for SGD and much for SGD-SA."
+    pieces = ["How far the runs of one method lie apart.", _of_paper(study, remark)]
+    return _plate("spread", "How much the seed matters", pieces, panels)
 
 
 def _costs(study: Study) -> Plate:
-    currencies: dict[accuracy_cost.Currency, str] = {
-        "passes": "Validation accuracy against forwards and backwards",
-        "seconds": "Validation accuracy against training time",
-    }
-    panels = [
-        Panel(
-            f"cost-{currency}",
-            title,
-            partial(accuracy_cost.accuracy_against_cost, study=study, currency=currency),
-        )
-        for currency, title in currencies.items()
-        if accuracy_cost.can_draw_cost(study, currency)
-    ]
-    return Plate(
+    quantity = _quantity(study)
+    draw = partial(score_cost.score_against_passes, study=study, quantity=quantity)
+    panel = Panel("cost-passes", f"Validation {quantity} against passes", draw)
+    return _plate(
         "costs",
-        "What accuracy costs",
-        "Beyond the paper. The mean over finished runs; a marker where each run ended. A "
-        "backward is counted as two forwards, and evaluation not at all. Time depends on the "
-        "machine and on what else it was doing.",
-        tuple(panels),
+        f"What {'accuracy' if quantity == 'accuracy' else 'a low loss'} costs",
+        [
+            "The mean over finished runs, over the forwards and backwards made so far, those of "
+            "probes and races included. A backward is counted as two forwards, and evaluation not "
+            "at all."
+        ],
+        [panel] if score_cost.can_draw(study, quantity) else [],
     )
 
 
-def _performance(study: Study, methods: Sequence[str], prefix: str) -> tuple[Panel, ...]:
-    """Return the four panels of Figures 1, 3 and 4."""
+def _performance(study: Study, methods: Sequence[str], prefix: str) -> list[Panel]:
+    """Return loss and accuracy on the validation set, and beside them on the training set."""
     panels = {}
+    is_few = len(methods) <= curves.FEW_METHODS
     for quantity in ("loss", "accuracy"):
         key, title = f"validation_{quantity}", f"validation {quantity}"
         draw = _curve(study, methods, key, title)
         panels[key] = Panel(f"{prefix}-validation-{quantity}", title.capitalize(), draw)
     for quantity in ("loss", "accuracy"):
-        title = f"{quantity.capitalize()}: training against validation"
-        draw = partial(
-            curves.train_against_validation, study=study, methods=methods, quantity=quantity
-        )
-        panels[f"train_eval_{quantity}"] = Panel(f"{prefix}-{quantity}-comparison", title, draw)
+        key = f"train_eval_{quantity}"
+        if is_few:
+            title = f"{quantity.capitalize()}: training against validation"
+            draw = partial(
+                curves.train_against_validation, study=study, methods=methods, quantity=quantity
+            )
+            panels[key] = Panel(f"{prefix}-{quantity}-comparison", title, draw)
+        else:
+            title = f"training {quantity}"
+            draw = _curve(study, methods, key, title)
+            panels[key] = Panel(f"{prefix}-training-{quantity}", title.capitalize(), draw)
     return _recorded(study, methods, panels)
 
 
-def _recorded(study: Study, methods: Sequence[str], panels: dict[str, Panel]) -> tuple[Panel, ...]:
+def _lines(study: Study, methods: Sequence[str]) -> str:
+    """Say what the lines are."""
+    is_broken = any(run.status in ("failed", "unfinished") and run.metrics for run in study.runs)
+    pieces = [
+        "thick, the mean of the seeds; thin, each seed"
+        if len(methods) <= curves.FEW_METHODS
+        else "the mean of the seeds",
+        "dotted, runs that did not finish" if is_broken else "",
+    ]
+    return f"Lines: {'; '.join(filter(None, pieces))}."
+
+
+def _cut(study: Study, methods: Sequence[str]) -> str:
+    """Say which methods end beyond the axis of a panel."""
+    found = {}
+    for key in ("validation_loss", "validation_accuracy"):
+        limits = curves.limits_of(study, methods, key)
+        if limits is not None and limits.beyond:
+            found[key.replace("_", " ")] = limits.beyond
+    if not found:
+        return "The axes fit the better half of the methods; first epochs may be cut off."
+    cut = "; ".join(f"{_all(names)} ({key})" for key, names in found.items())
+    return f"The axes fit the better half of the methods. Cut off, as they end beyond: {cut}."
+
+
+def _plate(name: str, title: str, pieces: Sequence[str], panels: Sequence[Panel]) -> Plate:
+    is_there = bool(panels) or name == "settings"
+    return Plate(name, title, " ".join(filter(None, pieces)) if is_there else "", tuple(panels))
+
+
+def _recorded(study: Study, methods: Sequence[str], panels: dict[str, Panel]) -> list[Panel]:
     """Return the panels whose key a run of these methods has recorded."""
-    return tuple(panel for key, panel in panels.items() if curves.has(study, methods, key))
+    return [panel for key, panel in panels.items() if curves.has(study, methods, key)]
 
 
 def _curve(study: Study, methods: Sequence[str], key: str, title: str) -> Callable[[Axes], Axes]:
     return partial(curves.over_epochs, study=study, methods=methods, key=key, title=title)
+
+
+def _quantity(study: Study) -> score_cost.Quantity:
+    return "loss" if has_only_losses(study) else "accuracy"
+
+
+def _is_of_paper(study: Study) -> bool:
+    return study.name in PAPER_STUDIES
+
+
+def _of_paper(study: Study, text: str) -> str:
+    """Return words about the paper on the pages of its own studies, nothing on others."""
+    return text if _is_of_paper(study) else ""
 
 
 def _of_kind(study: Study, *kinds: str) -> list[str]:
@@ -228,3 +284,8 @@ def _with_moves(study: Study) -> list[str]:
         if curves.has(study, [method], "accept_probability")
         or curves.has(study, [method], "rejected_worsening")
     ]
+
+
+def _all(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last

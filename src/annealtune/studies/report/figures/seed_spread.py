@@ -1,53 +1,26 @@
 """How far the seeds of a method lie apart."""
 
-from typing import Any
-
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import Measure
-from annealtune.studies.statistics.summaries import scores_of
+from annealtune.studies.statistics.summaries import Statistics, scores_of
 
-from .curves import method_legend, stack
-from .style import FAINT, THICK, colour, count_epochs, in_per_cent, label, legend, line, marker
+from .curves import stack
+from .end_labels import EndLabel, name_ends
+from .hover import show_values
+from .limits import curve_limits
+from .looks import looks_of
+from .score_by_method import limits_of as score_limits_of
+from .style import FAINT, THICK, count_epochs, in_per_cent
 
-_BOX = 0.5
 _SEED_LABELS = 20
 
 
-def boxes(axes: Axes, study: Study, measure: Measure) -> Axes:
-    """Draw a box for each method: quartiles, median, the whole range, and a point for each seed."""
-    for row, method in enumerate(study.methods):
-        scores = np.array(list(scores_of(study, method, measure).values()))
-        color = colour(study.methods, method)
-        if scores.size > 1:
-            low, first, middle, third, high = np.percentile(scores, [0, 25, 50, 75, 100])
-            corner = (first, row - _BOX / 2)
-            box = Rectangle(corner, third - first, _BOX, facecolor=color, alpha=0.25, linewidth=0)
-            axes.add_patch(box)
-            axes.plot([low, high], [row, row], color=color, linewidth=1)
-            ends = [row - _BOX / 2, row + _BOX / 2]
-            axes.plot([middle, middle], ends, color=color, solid_capstyle="butt", **THICK)
-        if scores.size:
-            # Equal scores would hide one another: the seeds are set apart within the box.
-            heights = row + np.linspace(-0.5, 0.5, scores.size) * _BOX * 0.7 * (scores.size > 1)
-            look = marker(study.methods, method)
-            axes.plot(scores, heights, look, color=color, markersize=4, alpha=0.9)
-    axes.set_yticks(range(len(study.methods)), [label(method) for method in study.methods])
-    axes.set_ylim(len(study.methods) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.set_xlabel(measure.title)
-    if measure.quantity == "accuracy":
-        in_per_cent(axes, "x")
-    return axes
-
-
-def by_seed(axes: Axes, study: Study, measure: Measure) -> Axes:
+def by_seed(axes: Axes, study: Study, statistics: Statistics) -> Axes:
     """Draw the scores of all methods, one column for each seed."""
+    measure = statistics.measure
     scores = {method: scores_of(study, method, measure) for method in study.methods}
     places = {seed: place for place, seed in enumerate(study.seeds)}
     for seed, place in places.items():
@@ -55,19 +28,19 @@ def by_seed(axes: Axes, study: Study, measure: Measure) -> Axes:
         if len(values) > 1:
             axes.plot([place, place], [min(values), max(values)], color=FAINT, linewidth=2)
     # Equal scores would hide one another: the methods are set apart.
-    shifts = np.linspace(-0.2, 0.2, len(scores)) if len(scores) > 1 else [0.0]
-    handles = []
+    shifts = np.linspace(-0.25, 0.25, len(scores)) if len(scores) > 1 else [0.0]
+    looks = looks_of(study)
+    ends = []
     for shift, (method, each) in zip(shifts, scores.items(), strict=True):
-        color = colour(study.methods, method)
-        point: dict[str, Any] = {
-            "marker": marker(study.methods, method),
-            "linestyle": "none",
-            "markersize": 5,
-        }
+        look = looks[method]
         columns = [places[seed] + shift for seed in each]
-        axes.plot(columns, list(each.values()), color=color, alpha=0.9, **point)
+        values = list(each.values())
+        axes.plot(columns, values, look.marker, color=look.colour, markersize=5.5, alpha=0.9)
+        texts = [f"{study.vary} {seed}: {measure.text(value)}" for seed, value in each.items()]
+        show_values(axes, method, look.colour, columns, values, texts)
         if each:
-            handles.append(line(method, color, **point))
+            ends.append(EndLabel(method, look.colour, float(np.mean(values))))
+    axes.set_ylim(*score_limits_of(study, statistics))
     every = -(-len(places) // _SEED_LABELS)
     axes.xaxis.set_major_locator(FixedLocator(list(range(0, len(places), every))))
     names = [str(seed) for seed in study.seeds]
@@ -80,28 +53,45 @@ def by_seed(axes: Axes, study: Study, measure: Measure) -> Axes:
     axes.set_ylabel(measure.title)
     if measure.quantity == "accuracy":
         in_per_cent(axes)
-    legend(axes, handles)
+    name_ends(axes, ends)
     return axes
 
 
-def deviation_over_epochs(axes: Axes, study: Study) -> Axes:
-    """Draw the deviation of the validation accuracy between finished seeds, epoch by epoch."""
-    drawn = []
+def deviation_over_epochs(axes: Axes, study: Study, key: str) -> Axes:
+    """Draw the deviation of a number between finished seeds, epoch by epoch."""
+    looks = looks_of(study)
+    found = {}
     for method in study.methods:
-        epochs, rows = stack(study.of(method), "validation_accuracy")
+        epochs, rows = stack(study.of(method), key)
         if len(rows) > 1:
-            drawn.append(method)
-            color = colour(study.methods, method)
-            axes.plot(epochs, rows.std(axis=0, ddof=1), color=color, **THICK)
+            found[method] = rows.std(axis=0, ddof=1)
+            look = looks[method]
+            axes.plot(epochs, found[method], color=look.colour, linestyle=look.dashes, **THICK)
+            texts = [
+                f"epoch {e:g}: {_deviation(key, value)}"
+                for e, value in zip(epochs, found[method], strict=True)
+            ]
+            columns = epochs.tolist(), found[method].tolist()
+            show_values(axes, method, look.colour, *columns, texts, is_line=True)
     count_epochs(axes)
-    axes.set_ylabel("deviation (points)")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
-    axes.set_ylim(bottom=0)
-    method_legend(axes, study, drawn)
+    limits = curve_limits(found, higher_is_better=False)
+    axes.set_ylim(0, limits.high if limits and limits.high > 0 else None)
+    axes.set_ylabel("deviation (points)" if key.endswith("accuracy") else "deviation")
+    if key.endswith("accuracy"):
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
+    known = {m: each[np.isfinite(each)] for m, each in found.items()}
+    name_ends(
+        axes,
+        [EndLabel(m, looks[m].colour, float(each[-1])) for m, each in known.items() if each.size],
+    )
     return axes
 
 
-def can_draw_deviation(study: Study) -> bool:
-    """Whether any method has two finished runs with a validation accuracy."""
-    stacks = [stack(study.of(method), "validation_accuracy")[1] for method in study.methods]
+def can_draw_deviation(study: Study, key: str) -> bool:
+    """Whether any method has two finished runs with this number."""
+    stacks = [stack(study.of(method), key)[1] for method in study.methods]
     return any(len(rows) > 1 and np.isfinite(rows).any() for rows in stacks)
+
+
+def _deviation(key: str, value: float) -> str:
+    return f"{100 * value:.2f} points" if key.endswith("accuracy") else f"{value:.3g}"

@@ -15,6 +15,7 @@ from .style import HEIGHT, count_epochs, in_per_cent, label
 
 _LABELS = 24
 _SHADES = 10
+_SAME = 0.01
 _NEVER = "#b8b8b8"
 
 
@@ -30,6 +31,12 @@ class AcceptanceMap(NamedTuple):
     settings: tuple[dict[str, Any], ...]
     epochs: tuple[int, ...]
     rates: NDArray[np.float64]
+
+    @property
+    def differs(self) -> bool:
+        """Whether there is anything to see: the shares are not all the same, to one per cent."""
+        known = self.rates[np.isfinite(self.rates)]
+        return bool(known.size) and float(known.max() - known.min()) > _SAME
 
     @property
     def height(self) -> float:

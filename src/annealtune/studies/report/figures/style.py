@@ -1,5 +1,6 @@
 """One look for all figures: readable small, in print, without colour vision, on light and dark."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -8,19 +9,54 @@ from typing import Any
 import matplotlib
 import matplotlib.style
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-# The hues of Okabe and Ito, which also look different to colour-blind readers, dark enough for
-# thin lines on white. A page gives each one a second tone for a dark background.
-SERIES = ("#0072b2", "#d55e00", "#008a65", "#b5548f", "#a87b00", "#5d4e9e", "#6b6b6b")
+from .hover import HoverFigure
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# First the hues of Okabe and Ito, which also look different to colour-blind readers, dark enough
+# for thin lines on white; then nine that are as far from these and from each other as there is room
+# for. A page gives each one a second tone for a dark background.
+SERIES = (
+    "#0072b2",
+    "#d55e00",
+    "#008a65",
+    "#b5548f",
+    "#a87b00",
+    "#5d4e9e",
+    "#6b6b6b",
+    "#a3122f",
+    "#3f6b00",
+    "#1c2a96",
+    "#6b3a12",
+    "#cc2fb0",
+    "#00717f",
+    "#7d22b8",
+    "#d0506a",
+    "#2d3b48",
+)
+# For one method at several rates, the lowest first.
+RAMP = (
+    "#cb7e04",
+    "#c26b08",
+    "#bb5501",
+    "#b23f0a",
+    "#a52b1d",
+    "#951627",
+    "#83002e",
+    "#6d0033",
+    "#580033",
+)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# The second seven methods are dashed, the third seven dotted and dashed.
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1.2, 1.5)))
 INK = "#333333"
 FAINT = "#dddddd"
 FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
 WIDTH, HEIGHT = 4.6, 3.0  # inches: two of them beside each other on a page, one on a phone
+WIDE = 9.2  # a page's whole width
 THIN: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.4}
 THICK: dict[str, Any] = {"linewidth": 1.9}
 
@@ -67,9 +103,9 @@ def style() -> Iterator[None]:
 ROWS_WITHIN, ROW_HEIGHT = 3, 0.2
 
 
-def blank(height: float = HEIGHT) -> Axes:
+def blank(height: float = HEIGHT, width: float = WIDTH) -> Axes:
     """Return empty axes on a figure of their own."""
-    return Figure(figsize=(WIDTH, height), layout="constrained").add_subplot()
+    return HoverFigure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def colour(methods: Sequence[str], method: str) -> str:
@@ -80,6 +116,11 @@ def colour(methods: Sequence[str], method: str) -> str:
 def marker(methods: Sequence[str], method: str) -> str:
     """Return the marker of a method."""
     return MARKERS[methods.index(method) % len(MARKERS)]
+
+
+def dashes(methods: Sequence[str], method: str) -> Any:
+    """Return the line style of a method: where there are many, colours alone are too close."""
+    return DASHES[methods.index(method) // len(MARKERS) % len(DASHES)]
 
 
 def label(text: str) -> str:
@@ -100,10 +141,11 @@ def legend(axes: Axes, handles: Sequence[Any]) -> None:
     if not handles:
         return
     widest = max(len(str(handle.get_label())) for handle in handles)
-    columns = max(1, min(len(handles), 56 // (widest + 7)))
+    figure = axes.get_figure(root=True)
+    letters = 56 * (1.0 if figure is None else figure.get_figwidth() / WIDTH)
+    columns = max(1, min(len(handles), int(letters) // (widest + 7)))
     starts = range(0, len(handles), columns)
     rows = [handles[start : start + columns] for start in starts]
-    figure = axes.get_figure(root=True)
     if figure is not None and len(rows) > ROWS_WITHIN:
         figure.set_figheight(figure.get_figheight() + (len(rows) - ROWS_WITHIN) * ROW_HEIGHT)
     # A legend is filled column by column: what is missing in a row keeps its place.
@@ -128,6 +170,19 @@ def count_epochs(axes: Axes) -> None:
     """Label the horizontal axis with whole epochs."""
     axes.set_xlabel("epoch")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+
+
+def power_of_ten(value: float) -> str:
+    """Return a power of ten as it is written, other numbers with few digits.
+
+    Example:
+        >>> power_of_ten(1e-3), power_of_ten(1.0), power_of_ten(0.02)
+        ('10⁻³', '1', '0.02')
+    """
+    exponent = math.log10(value)
+    if round(exponent) == 0 or abs(exponent - round(exponent)) > 1e-9:
+        return f"{value:g}"
+    return "10" + str(round(exponent)).translate(_SUPERSCRIPTS)
 
 
 def in_per_cent(axes: Axes, axis: str = "y") -> None:

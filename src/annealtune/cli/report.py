@@ -1,0 +1,101 @@
+"""The command report: the page of a run or a study, or of several. It imports no torch."""
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from annealtune.cli.completion import complete_run_or_study
+from annealtune.errors import ConfigError
+from annealtune.studies.records import STUDY_FILE, read_lone_run, read_study
+from annealtune.training.storage import CONFIG_FILE, is_run
+
+Paths = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="PATH...",
+        help="Run directories, or study directories.",
+        autocompletion=complete_run_or_study,
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory of the page.  [default: PATH/report; of several: comparison]",
+        metavar="DIR",
+    ),
+]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Figures = Annotated[
+    bool, typer.Option("--figures/--no-figures", help="Write every figure as SVG and PDF too.")
+]
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@app.command()
+def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures = True) -> None:
+    """Write one page about a run, a study, or several of one kind, finished or not."""
+    page = (
+        _write_studies(paths, out, figures)
+        if _are_studies(paths)
+        else _write_runs(paths, out, figures)
+    )
+    typer.echo(page)
+    if open_:
+        show(page)
+
+
+def show(page: Path) -> None:
+    """Open a page in the browser; where there is none, say so."""
+    if not webbrowser.open(page.resolve().as_uri()):
+        typer.echo(f"no browser was found: open {page} yourself", err=True)
+
+
+def _are_studies(paths: list[Path]) -> bool:
+    """Tell studies from runs.
+
+    Raises:
+        ConfigError: if a path is neither, or they are not all of one kind.
+    """
+    kinds = {path: _kind(path) for path in paths}
+    studies = [path for path, kind in kinds.items() if kind == "study"]
+    runs = [path for path, kind in kinds.items() if kind == "run"]
+    if studies and runs:
+        raise ConfigError(
+            f"{studies[0]} is a study and {runs[0]} is a run: one page shows runs or studies; give "
+            f"two commands, or runs of the study: {studies[0]}/runs/NAME"
+        )
+    return bool(studies)
+
+
+def _kind(path: Path) -> str:
+    if (path / STUDY_FILE).is_file():
+        return "study"
+    if is_run(path):
+        return "run"
+    raise ConfigError(
+        f"{path}: is neither a run directory, which has a {CONFIG_FILE}, nor a study directory, "
+        f"which has a {STUDY_FILE}"
+    )
+
+
+def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
+    studies = [read_study(path) for path in paths]
+    if len(studies) > 1:
+        raise ConfigError("several studies: not yet")
+
+    from annealtune.studies.report.writing import write_report
+
+    return write_report(studies[0], out, figures=figures)
+
+
+def _write_runs(paths: list[Path], out: Path | None, figures: bool) -> Path:
+    runs = [read_lone_run(path) for path in dict.fromkeys(paths)]
+
+    from annealtune.studies.report.run_page import write_comparison, write_run_report
+
+    if len(runs) == 1:
+        return write_run_report(runs[0], out, figures=figures)
+    return write_comparison(runs, out, figures=figures)

@@ -1,0 +1,105 @@
+"""Where an axis ends: what is far from the better methods is cut off, and said."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.float64]
+
+# Beyond this ratio of the limits a linear axis shows the largest values alone.
+_WIDE = 10.0
+# The share of the better methods' values that may be cut off: the first epochs.
+_CUT = 0.1
+# So many times farther behind than the one before it, a method is left out of the picture.
+_LONELY = 6.0
+_MARGIN, _WORSE_MARGIN = 0.06, 0.12
+
+
+class Limits(NamedTuple):
+    """The ends of an axis.
+
+    Attributes:
+        low: the lower end.
+        high: the upper end.
+        is_log: whether the axis is logarithmic.
+        beyond: the methods whose curve ends outside.
+    """
+
+    low: float
+    high: float
+    is_log: bool
+    beyond: tuple[str, ...]
+
+
+def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Limits | None:
+    """Return limits within which the better half of some curves can be read.
+
+    Args:
+        curves: by method; values that are not finite do not count.
+        higher_is_better: which end of the axis is the good one. The other end cuts off a tenth
+            of the better half's values at most, and whatever else is worse.
+
+    Returns:
+        None if there is nothing to draw.
+    """
+    known = {name: each[np.isfinite(each)] for name, each in curves.items()}
+    known = {name: each for name, each in known.items() if each.size}
+    if not known:
+        return None
+    sign = 1.0 if higher_is_better else -1.0
+    ends = {name: sign * float(each[-1]) for name, each in known.items()}
+    ranked = sorted(ends, key=lambda name: -ends[name])
+    better = ranked[: max(1, math.ceil(len(ranked) / 2))]
+    values = np.concatenate([known[name] for name in better])
+    everything = np.concatenate(list(known.values()))
+    is_log = not higher_is_better and bool(
+        everything.min() > 0 and _worst(values, sign) / values.min() > _WIDE
+    )
+    scale = np.log if is_log else np.asarray
+    shown = scale(values)
+    best, worst = sign * float((sign * shown).max()), float(_worst(shown, sign))
+    # What is no worse than the better half's cut needs no cutting either.
+    furthest = sign * float((sign * scale(everything)).min())
+    span = abs(best - worst) or abs(best) * 0.1 or 1.0
+    worse_end = worst - sign * _WORSE_MARGIN * span
+    if sign * furthest > sign * worse_end:
+        worse_end = furthest - sign * _MARGIN * span
+    better_end = best + sign * _MARGIN * span
+    low, high = sorted((worse_end, better_end))
+    if is_log:
+        low, high = math.exp(low), math.exp(high)
+    beyond = tuple(name for name in known if not low <= known[name][-1] <= high)
+    return Limits(low, high, is_log, beyond)
+
+
+def score_limits(
+    means: Sequence[float], scores: Sequence[float], *, higher_is_better: bool, kept: int = 3
+) -> tuple[float, float]:
+    """Return limits between which the best few of some means can be told apart.
+
+    Args:
+        means: of all methods, at least one.
+        scores: of all their runs.
+        higher_is_better: which end is the good one.
+        kept: as many of the best means are shown; what is farther from the best one is cut off.
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    ranked = sorted((sign * mean for mean in means), reverse=True)
+    best = max(ranked[0], max(sign * score for score in scores))
+    reaches = [ranked[0] - mean for mean in ranked[: max(1, kept)]]
+    while len(reaches) > 2 and reaches[-1] > _LONELY * reaches[-2] > 0:
+        reaches.pop()  # one that is far behind would squeeze all others
+    # Runs of the kept methods scatter; they should be seen too.
+    reach = max(reaches[-1], best - ranked[0], 1e-3 * abs(best), 1e-12)
+    worst = min(sign * score for score in scores)
+    bottom = max(worst - 0.08 * (best - worst), ranked[0] - 1.35 * reach)
+    top = best + 0.1 * (best - bottom)
+    low, high = sorted((sign * bottom, sign * top))
+    return low, high
+
+
+def _worst(values: Numbers, sign: float) -> float:
+    return float(np.percentile(values, 100 * (_CUT if sign > 0 else 1 - _CUT)))

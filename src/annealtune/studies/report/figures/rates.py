@@ -1,0 +1,88 @@
+"""The learning rate over the epochs: the one that was used, or those of the accepted steps."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.statistics.measures import number
+
+from .curves import Numbers
+from .end_labels import EndLabel, name_ends
+from .hover import show_values
+from .looks import looks_of
+from .style import THICK, THIN, count_epochs, power_of_ten
+
+# A rate that decays to nothing is followed this far below the lowest peak.
+_DECAY = 30.0
+
+
+def rate_curve(run: RunRecord) -> tuple[Numbers, Numbers]:
+    """Return epochs and rates of a run.
+
+    The rate at the end of each epoch; of methods that choose a rate for every step, the geometric
+    mean of the rates of the steps that were accepted in the epoch.
+    """
+    points: dict[float, float] = {}
+    for record in run.metrics:
+        epoch, rate = number(record, "epoch"), number(record, "rate")
+        if epoch is not None and rate is not None and rate > 0:
+            points[epoch] = rate
+    for line in () if points else run.moves:
+        epoch = number(line, "epoch")
+        settings = line.get("settings")
+        logs = [
+            (accepted, math.log(rate))
+            for move in (settings if isinstance(settings, list) else [])
+            if isinstance(move, dict) and isinstance(move.get("setting"), dict)
+            if (accepted := number(move, "accepted")) and (rate := number(move["setting"], "lr"))
+            if rate > 0
+        ]
+        if epoch is not None and logs:
+            total = sum(accepted for accepted, _ in logs)
+            points[epoch] = math.exp(sum(accepted * log for accepted, log in logs) / total)
+    return np.array(list(points)), np.array(list(points.values()))
+
+
+def methods_with_rates(study: Study) -> list[str]:
+    """Return the methods of which a rate is known."""
+    return [m for m in study.methods if any(rate_curve(run)[0].size for run in study.of(m))]
+
+
+def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
+    """Draw the rates of methods: a thin line for each seed, a thick one for their mean."""
+    looks = looks_of(study)
+    ends = []
+    peaks, lowest = [], math.inf
+    for method in methods:
+        color = looks[method].colour
+        curves = [each for run in study.of(method) if (each := rate_curve(run))[0].size]
+        for epochs, rates in curves if len(curves) > 1 else ():
+            axes.plot(epochs, rates, color=color, **THIN)
+        common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
+        rows = [rates[np.isin(epochs, common)] for epochs, rates in curves]
+        mean = np.exp(np.mean(np.log(rows), axis=0))
+        if not common:
+            continue
+        axes.plot(common, mean, color=color, linestyle=looks[method].dashes, **THICK)
+        of = f", mean of {len(curves)}" if len(curves) > 1 else ""
+        texts = [f"epoch {e:g}: {r:.2g}{of}" for e, r in zip(common, mean, strict=True)]
+        show_values(axes, method, color, common, mean.tolist(), texts, is_line=True)
+        peaks += [float(rates.max()) for _, rates in curves]
+        lowest = min(lowest, float(mean.min()))
+        ends.append((method, color, mean))
+    axes.set_yscale("log")
+    bottom = max(lowest / 1.3, min(peaks) / _DECAY)
+    axes.set_ylim(bottom, max(peaks) * 1.5)
+    count_epochs(axes)
+    axes.set_ylabel("learning rate")
+    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=12))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda rate, _: power_of_ten(rate)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    # A line that decays leaves the axis at its bottom; its name stands where the line was highest
+    # above that of its neighbours.
+    name_ends(axes, [EndLabel(m, c, float(np.median(mean))) for m, c, mean in ends])
+    return axes

@@ -1,0 +1,173 @@
+"""One run as a page tells it: its races, its rate over time, what it reached, in one sentence."""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.studies.records import RunRecord
+from annealtune.studies.statistics.measures import number
+
+Curve = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class RunStory:
+    """A run, and what follows from its records.
+
+    Attributes:
+        run: as it was read.
+        name: what it is called beside others; by default the last part of its path.
+    """
+
+    run: RunRecord
+    name: str = ""
+
+    @cached_property
+    def races(self) -> tuple[RaceInfo, ...]:
+        """The races in order; none if their records cannot be read."""
+        found = [
+            race
+            for record in self.run.metrics
+            for race in (record.get("races") or ())
+            if isinstance(race, dict)
+        ]
+        try:
+            return tuple(numbered(found))
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return ()
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are complete."""
+        return len(self.run.metrics)
+
+    @property
+    def planned_epochs(self) -> int | None:
+        """How many epochs it was to have."""
+        planned = self.run.config.get("epochs")
+        return planned if isinstance(planned, int) else None
+
+    @property
+    def steps_per_epoch(self) -> float | None:
+        """Steps of one epoch, known after the first one."""
+        steps = number(self.run.metrics[-1], "step") if self.run.metrics else None
+        return steps / self.epochs if steps else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has a result."""
+        return self.run.result is not None
+
+    @property
+    def has_accuracy(self) -> bool:
+        """Whether its task has an accuracy."""
+        return any(number(record, "validation_accuracy") is not None for record in self.run.metrics)
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether its moves are accepted or undone."""
+        return any("acceptance_rate" in record for record in self.run.metrics)
+
+    def has(self, key: str) -> bool:
+        """Whether any epoch has a finite number of this name."""
+        return any(number(record, key) is not None for record in self.run.metrics)
+
+    def curve(self, key: str) -> Curve:
+        """Return epochs and values; where a value is not known it is NaN."""
+        pairs = [
+            (number(record, "epoch") or place, number(record, key))
+            for place, record in enumerate(self.run.metrics, 1)
+        ]
+        xs = tuple(float(epoch) for epoch, _ in pairs)
+        return xs, tuple(math.nan if value is None else value for _, value in pairs)
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch whose weights were kept, or would be so far."""
+        if self.run.result is not None:
+            found = number(self.run.result, "best_epoch")
+            return None if found is None else int(found)
+        key = "validation_accuracy" if self.has_accuracy else "validation_loss"
+        known = [(e, v) for e, v in zip(*self.curve(key), strict=True) if math.isfinite(v)]
+        if not known:
+            return None
+        best = max(known, key=lambda pair: pair[1] if self.has_accuracy else -pair[1])
+        return int(best[0])
+
+    @property
+    def rate(self) -> float | None:
+        """The rate that was found, or the highest one that the run had."""
+        if self.races:
+            return self.races[-1].rate
+        known = [rate for rate in self.curve("rate")[1] if math.isfinite(rate)]
+        return max(known, default=None)
+
+    def headline(self) -> str:
+        """Return what happened, as one sentence."""
+        if self.run.status == "failed":
+            return f"Failed: {self.run.reason}."
+        if not self.epochs:
+            return "The run has begun; no epoch is complete yet."
+        did, reached, cost = self._did(), self._reached(), self._cost()
+        return f"{did} and {reached}{'; ' + cost if cost else ''}."
+
+    def _did(self) -> str:
+        method = self.run.method
+        if self.races:
+            steps = sum(race.minibatches for race in self.races)
+            return f"Found a learning rate of {rate_text(self.races[-1].rate)} in {steps} steps"
+        if self.has_moves:
+            tried, accepted = (self._moves(key) for key in ("tried", "accepted"))
+            if tried:
+                return f"Accepted {100 * accepted / tried:.0f} % of {tried:,.0f} moves"
+        if self.rate is not None and method == "self-tuned":
+            return f"Held a learning rate of {rate_text(self.rate)} without a race"
+        if self.rate is not None:
+            return f"Trained by {method} with a learning rate of up to {rate_text(self.rate)}"
+        return f"Trained by {method}"
+
+    def _reached(self) -> str:
+        result = self.run.result
+        if result is not None:
+            accuracy, loss = number(result, "test_accuracy"), number(result, "test_loss")
+            if accuracy is not None:
+                return f"reached {100 * accuracy:.1f} % test accuracy"
+            return "ended without a finite test loss" if loss is None else _loss("a test", loss)
+        last, of = self.run.metrics[-1], f" of {self.planned_epochs}" * bool(self.planned_epochs)
+        where = f"after {self.epochs}{of} epochs"
+        accuracy, loss = number(last, "validation_accuracy"), number(last, "validation_loss")
+        if accuracy is not None:
+            return f"is at {100 * accuracy:.1f} % validation accuracy {where}"
+        return f"is {where}" if loss is None else f"is at a validation loss of {loss:.4g} {where}"
+
+    def _cost(self) -> str:
+        extra = number(self.run.metrics[-1], "extra_steps")
+        if not self.races or extra is None or self.steps_per_epoch is None:
+            return ""
+        planned = self.steps_per_epoch * (self.planned_epochs or self.epochs)
+        subject = "the race" if len(self.races) == 1 else f"{len(self.races)} races"
+        return f"{subject} cost {100 * extra / planned:.0f} % extra steps"
+
+    def _moves(self, key: str) -> float:
+        return sum(
+            number(move, key) or 0.0
+            for line in self.run.moves
+            for move in line.get("settings") or ()
+            if isinstance(move, Mapping)
+        )
+
+
+def shown(value: Any) -> str:
+    """Return the value of an option as a page shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(shown, value))
+    return str(value)
+
+
+def _loss(which: str, loss: float) -> str:
+    return f"reached {which} loss of {loss:.4g}"
