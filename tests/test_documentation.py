@@ -107,11 +107,13 @@ def test_the_page_on_adding_names_only_what_exists() -> None:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The anchors that GitHub makes of a page's headings, and the site of names in the reference."""
+    """The anchors that GitHub makes of a page's headings, and the site of what it documents."""
     text = page.read_text(encoding="utf-8")
     headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     names = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
-    return names | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return names | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def test_the_readme_is_short() -> None:

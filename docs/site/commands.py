@@ -7,17 +7,22 @@ is built, so the page cannot fall behind.
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from annealtune import cli
+from annealtune.cli import COMMANDS
 
 PLACE = "<!-- every command -->"
 WIDTH = 88  # of the help, in characters
+PROGRAM = "import sys; sys.argv[0] = 'annealtune'; from annealtune.cli import main; main()"
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put the help of all commands where the page asks for it."""
-    return markdown.replace(PLACE, "\n\n".join(map(section, cli.COMMANDS)))
+    if PLACE not in markdown:
+        return markdown
+    with ThreadPoolExecutor(2) as pool:
+        return markdown.replace(PLACE, "\n\n".join(pool.map(section, COMMANDS)))
 
 
 def section(command: str) -> str:
@@ -28,7 +33,7 @@ def section(command: str) -> str:
 def help_of(command: str) -> str:
     """Return what `annealtune COMMAND --help` prints, on a terminal of a known width."""
     done = subprocess.run(
-        [sys.executable, "-m", "annealtune", command, "--help"],
+        [sys.executable, "-c", PROGRAM, command, "--help"],
         env=os.environ | {"COLUMNS": str(WIDTH), "TERMINAL_WIDTH": str(WIDTH), "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
         text=True,
