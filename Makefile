@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all coverage check bench bench-quality format clean
+.PHONY: help demo docs test test-all coverage check bench bench-quality format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,11 @@ demo: $(INSTALLED)  ## train with and without annealing on a small data set; end
 	rm -rf studies/demo
 	$(BIN)/annealtune study demo --out studies/demo
 	$(BIN)/annealtune report studies/demo
+
+# Nothing on the pages is loaded from outside. NO_MKDOCS_2_WARNING silences an advertisement.
+docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The site is in site/; look at it with: $(BIN)/python -m http.server --directory site"
 
 test: check  ## format, lint, types and the fast tests
 	$(PYTEST)
@@ -57,7 +62,7 @@ format: $(INSTALLED)  ## rewrite the files as `make test` wants them
 	$(BIN)/ruff check --fix .
 
 clean:  ## remove what make and the tools have made, .venv included; keep runs/ and data/
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage src/*.egg-info
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch goes first and alone: whichever build of that version pip is set up to find is then in place,
@@ -66,5 +71,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV): torch first, then the rest (some minutes the first time) ..."
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP_INSTALL) torch
-	$(PIP_INSTALL) -e '.[train,tensorboard,dev]'
+	$(PIP_INSTALL) -e '.[train,tensorboard,docs,dev]'
 	@touch $@

@@ -7,11 +7,10 @@ import pkgutil
 import re
 import textwrap
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import torch
-from torch import nn
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -51,26 +50,16 @@ QUOTES = [block for block in BLOCKS if block.source]
 EXAMPLES = [block for block in BLOCKS if not block.source]
 
 
-def given() -> dict[str, Any]:
-    """What the text around the blocks takes for granted: a model, a loss and a loader."""
-    torch.manual_seed(0)
-    return {
-        "torch": torch,
-        "nn": nn,
-        "model": nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 10)),
-        "loss_fn": nn.CrossEntropyLoss(),
-        "loader": [(torch.randn(16, 64), torch.randint(10, (16,))) for _ in range(4)],
-    }
-
-
-# README starts with code that needs nothing else.
-ALONE = next(block for block in EXAMPLES if block.page.name == "README.md")
-
-
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
-def test_a_code_block_runs(block: Block) -> None:
+def test_a_code_block_runs_alone(
+    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the only content of a file, in an empty folder: nothing before it is taken for granted."""
+    monkeypatch.chdir(tmp_path)
     padded = "\n" * (block.line - 1) + block.code  # so that errors name the line of the page
-    exec(compile(padded, block.page, "exec"), {} if block == ALONE else given())
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        exec(compile(padded, block.page, "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.parametrize("block", QUOTES, ids=str)
@@ -118,9 +107,13 @@ def test_the_page_on_adding_names_only_what_exists() -> None:
 
 
 def anchors_of(page: Path) -> set[str]:
-    """The anchors that GitHub makes of a page's headings."""
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The anchors that GitHub makes of a page's headings, and the site of what it documents."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    names = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
+    return names | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def test_the_readme_is_short() -> None:
@@ -142,7 +135,7 @@ def test_docstring_examples_run_as_printed(room: str, least: int) -> None:
 # --- The checks above find what they are there for ---
 
 
-def test_a_stale_quote_is_found(tmp_path: Path) -> None:
+def test_a_stale_quote_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         textwrap.dedent("""\
@@ -154,15 +147,21 @@ def test_a_stale_quote_is_found(tmp_path: Path) -> None:
             ```python
             1 / 0
             ```
+
+            ```python
+            print(quote)
+            ```
         """)
     )
-    quote, example = blocks_of(page)
+    quote, example, later = blocks_of(page)
     assert (quote.line, quote.source) == (3, "src/annealtune/errors.py")
     assert (example.line, example.source) == (7, "")
     with pytest.raises(AssertionError):
         test_a_quote_equals_the_source(quote)
     with pytest.raises(ZeroDivisionError):
-        test_a_code_block_runs(example)
+        test_a_code_block_runs_alone(example, tmp_path, monkeypatch)
+    with pytest.raises(NameError):
+        test_a_code_block_runs_alone(later, tmp_path, monkeypatch)
 
 
 def test_a_lost_link_is_found(tmp_path: Path) -> None:

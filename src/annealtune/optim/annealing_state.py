@@ -260,7 +260,7 @@ def choose_strategy(
     one at all.
 
     Raises:
-        TypeError: if the strategy is none.
+        TypeError: if it is not a strategy.
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
     one_length(owner, epochs=epochs, total_steps=total_steps)

@@ -180,7 +180,7 @@ class StochasticSA(OptimizerWrapper):
 
         Raises:
             NonFiniteLossError: if the objective at the current point is not finite.
-            TypeError, ValueError: if the closure is none or returns no scalar.
+            TypeError, ValueError: if the closure is not callable or does not return a scalar.
         """
         if closure is None and self._is_asked_to_initialise():
             return None
