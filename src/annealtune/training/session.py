@@ -144,11 +144,7 @@ class Session:
         """Return what the last weights score on the validation set, where an average is judged."""
         if not self.method.averages:
             return {}
-        last = evaluate(self.network, self.validation_batches, self.autocast, check)
-        return {
-            "last_weights_validation_loss": last.loss,
-            "last_weights_validation_accuracy": last.accuracy,
-        }
+        return self.score(self.validation_batches, check).named("last_weights_validation")
 
     def end_epoch(self, training: Scores, validation: Scores) -> dict[str, Any]:
         """Close the epoch: cool, count, and return its record."""

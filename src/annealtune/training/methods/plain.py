@@ -71,6 +71,7 @@ class Plain(Method):
     ) -> None:
         super().__init__(optimizer, scaler)
         self._average = average
+        self.averages = average is not None
         self._first_rate = optimizer.param_groups[0]["lr"]
         self._shape = shape
         self._step = 0
