@@ -57,3 +57,13 @@ def run_cold(tmp_path):
         )
 
     return run_cold
+
+
+@pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """What the browser was asked to open; the browser is a script. Comes before `run_cold`."""
+    script, note = tmp_path / "browser", tmp_path / "opened"
+    script.write_text(f'#!/bin/sh\necho "$1" > {note}\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("BROWSER", f"{script} %s")
+    return note

@@ -1,9 +1,29 @@
 """`annealtune report` as a user types it: what it prints, where it writes, what it refuses."""
 
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 import tomli_w
+
+from annealtune.training import run
+from annealtune.training.config import from_values
+
+TINY = {"method": "adamw", "model": "mlp", "train_size": 100, "epochs": 1, "threads": 1}
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    path = tmp_path_factory.mktemp("finished") / "run"
+    run(from_values(TINY, "test"), path)
+    return path
+
+
+@pytest.fixture
+def lone_run(finished, tmp_path):
+    """A finished run in a directory of this test."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
 @pytest.fixture
@@ -32,23 +52,65 @@ def test_the_path_of_the_page_is_printed(annealtune, study, tmp_path):
     assert (tmp_path / "a" / "b" / "table.csv").is_file()
 
 
-def test_a_directory_that_is_no_study(refused, tmp_path):
+def test_what_is_neither_a_run_nor_a_study(refused, tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
-        assert "is not a study directory" in refused("report", path)
+        told = refused("report", path)
+        assert "is neither a run directory" in told
+        assert "config.toml" in told
+        assert "study.toml" in told
 
 
-def test_the_report_needs_no_torch(run_cold, study):
-    """A study can be looked at where torch takes seconds to load, or was never installed."""
+def test_the_page_of_a_run(annealtune, lone_run):
+    code, out, err = annealtune("report", "run")
+    assert (code, out.split()) == (0, ["run/report/index.html"]), err
+    assert (lone_run / "report" / "figures" / "hero.svg").is_file()
+
+
+def test_without_files_of_figures(annealtune, lone_run, tmp_path):
+    code, _, err = annealtune("report", "run", "--out", "page", "--no-figures")
+    assert code == 0, err
+    assert [path.name for path in (tmp_path / "page").iterdir()] == ["index.html"]
+
+
+def test_several_runs_are_compared(annealtune, lone_run, tmp_path):
+    shutil.copytree(lone_run, tmp_path / "other")
+    code, out, err = annealtune("report", "run", "other", "--no-figures")
+    assert (code, out.split()) == (0, ["comparison/index.html"]), err
+    assert "2 runs compared" in (tmp_path / "comparison" / "index.html").read_text()
+
+
+def test_one_run_twice_is_one_run(annealtune, lone_run):
+    code, out, err = annealtune("report", "run", "run", "--no-figures")
+    assert (code, out.split()) == (0, ["run/report/index.html"]), err
+
+
+def test_a_run_and_a_study_are_refused(refused, lone_run, study):
+    told = refused("report", "study", "run")
+    assert "study is a study and run is a run" in told
+    assert "give two commands" in told
+
+
+def test_open_shows_the_page(opened, run_cold, lone_run):
+    done = run_cold(
+        sys.executable, "-m", "annealtune", "report", lone_run, "--open", "--no-figures"
+    )
+    assert done.returncode == 0, done.stderr
+    assert opened.read_text().strip() == (lone_run / "report" / "index.html").as_uri()
+
+
+def test_the_report_needs_no_torch(run_cold, study, lone_run):
+    """A run can be looked at where torch takes seconds to load, or was never installed."""
     program = (
         "import sys; from pathlib import Path\n"
-        "from annealtune.cli.studies import report\n"
+        "from annealtune.cli.report import report\n"
         "heavy = {'torch', 'scipy', 'matplotlib', 'jinja2'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "report(Path(sys.argv[1]))\n"
+        "report([Path(sys.argv[1])])\n"
+        "report([Path(sys.argv[2])])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "assert 'torch' not in sys.modules\n"
     )
-    done = run_cold(sys.executable, "-c", program, study)
+    done = run_cold(sys.executable, "-c", program, study, lone_run)
     assert done.returncode == 0, done.stderr
 
 
@@ -66,4 +128,4 @@ def test_the_program_itself(program, tiny, place, run_cold, tmp_path):
     missing = run_cold(*report, tmp_path / "nowhere")
     assert missing.returncode == 2
     assert "Traceback" not in missing.stderr
-    assert "is not a study directory" in missing.stderr
+    assert "is neither a run directory" in missing.stderr

@@ -103,7 +103,10 @@ class RunStory:
         if self.races:
             return self.races[-1].rate
         known = [rate for rate in self.curve("rate")[1] if math.isfinite(rate)]
-        return max(known, default=None)
+        options = self.run.config.get(self.run.method)
+        # The first epoch's record already tells less than what a schedule began with.
+        given = number(options, "lr") if isinstance(options, Mapping) else None
+        return max([*known, *([] if given is None else [given])], default=None)
 
     def headline(self) -> str:
         """Return what happened, as one sentence."""

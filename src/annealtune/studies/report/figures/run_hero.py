@@ -90,11 +90,10 @@ def _rate(axes: Axes, stories: Sequence[RunStory]) -> None:
     if heights and min(heights) > 0:
         axes.set_yscale("log")
         axes.set_ylim(min(heights) / 1.5, max(heights) * 1.7)
-        axes.yaxis.set_major_locator(LogLocator(numticks=6))
+        is_narrow = max(heights) / min(heights) < 30
+        axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5] if is_narrow else [1], numticks=6))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate_text(value)))
-        is_narrow = max(heights) / min(heights) < 8
-        minor = FuncFormatter(lambda value, _: rate_text(value)) if is_narrow else NullFormatter()
-        axes.yaxis.set_minor_formatter(minor)
+        axes.yaxis.set_minor_formatter(NullFormatter())
     if len(stories) == 1 and stories[0].races:
         race = stories[0].races[-1]
         name_ends(axes, [EndLabel(f"found {rate_text(race.rate)}", _RATE, race.rate)], _share(axes))
