@@ -129,8 +129,8 @@ def _accept_test(study: Study) -> Plate:
         [
             _of_paper(
                 study,
-                "The first is the left half of the paper's Figure 2; the second and the last are "
-                "the two figures of its long version.",
+                "(a) is the left half of the paper's Figure 2, whose right half is the training "
+                "accuracy above; (b) and the last are the two figures of its long version.",
             ),
             "A move is accepted with the probability min(1, exp(\N{MINUS SIGN}worsening / T)). "
             "No temperature is drawn where it is infinite and every finite move is accepted.",
