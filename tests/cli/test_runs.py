@@ -239,6 +239,10 @@ class TestResume:
         (tmp_path / "runs" / "first" / "config.toml").touch()
         text = refused("train", "--resume", "--out", "runs/frist")
         assert "did you mean 'runs/first'? annealtune list" in text
+        assert refused("inspect", "runs/frist") == (
+            "runs/frist: is not a run directory: it has no config.toml; did you mean "
+            "'runs/first'?\n"
+        )
 
     def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
         flags = ["train", *TINY, "--epochs", 2]

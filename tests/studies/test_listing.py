@@ -1,7 +1,9 @@
 """What lies below a directory: runs, studies, their scores; broken ones too."""
 
 import json
+from pathlib import Path
 
+import filelock
 import pytest
 
 from annealtune.errors import ConfigError
@@ -91,6 +93,20 @@ class TestARun:
     def test_the_rate(self, make_run, block, records, rate):
         path = make_run("a", config=f"method = 'sgd'\nepochs = 3\n{block}", metrics=records)
         assert only(path).rate == rate
+
+
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who holds a lock")
+class TestRunning:
+    def test_while_a_process_holds_the_directory(self, make_run):
+        path = make_run("a", metrics=[])
+        with filelock.FileLock(path / ".lock"):
+            assert only(path).state == "running"
+        assert only(path).state == "unfinished"
+
+    def test_a_finished_run_is_finished_whoever_looks_at_it(self, make_run):
+        path = make_run("a", result={"test_loss": 1.0})
+        with filelock.FileLock(path / ".lock"):
+            assert only(path).state == "finished"
 
 
 class TestDamage:

@@ -119,7 +119,10 @@ def _program() -> Any:
     import typer
     from typer.main import get_command
 
+    from annealtune.cli.help import FullGroup
+
     app = typer.Typer(
+        cls=FullGroup,
         help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
         rich_markup_mode=None,
         epilog="--debug shows the traceback of an error.",

@@ -18,7 +18,13 @@ PLACES = (Path("runs"), Path("studies"))
 _WIDE = 120
 _IN_A_PIPE = 10_000
 _MOST_METHODS = 3
-_STYLES = {"finished": "green", "unfinished": "yellow", "failed": "red", "damaged": "red"}
+_STYLES = {
+    "finished": "green",
+    "running": "cyan",
+    "unfinished": "yellow",
+    "failed": "red",
+    "damaged": "red",
+}
 
 Directory = Annotated[
     Path | None,

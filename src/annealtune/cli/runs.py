@@ -23,10 +23,10 @@ from annealtune.cli.flags import (
 )
 from annealtune.cli.help import MethodCommand
 from annealtune.cli.waiting import waiting
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
-from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
 if TYPE_CHECKING:
     from annealtune.cli.live_page import LivePage
@@ -222,10 +222,8 @@ def _require_begun(path: Path) -> None:
     """
     if is_run(path):
         return
-    beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    runs = [str(other) for other in beside if is_run(other)]
     raise ConfigError(
-        f"--resume: there is no run in {path}{did_you_mean(str(path), runs) or ';'} "
+        f"--resume: there is no run in {path}{nearest_run(path) or ';'} "
         "annealtune list shows the runs, without --resume a new one starts"
     )
 

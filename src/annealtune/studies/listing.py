@@ -18,7 +18,7 @@ from annealtune.errors import ConfigError
 from annealtune.studies.records import FAILURE_FILE, STUDY_FILE, RunRecord, Study, read_study
 from annealtune.training.storage import CONFIG_FILE
 
-State = Literal["finished", "unfinished", "failed", "damaged"]
+State = Literal["finished", "running", "unfinished", "failed", "damaged"]
 # What only a run leaves behind: many a program has a config.toml.
 _TRACES = ("metrics.jsonl", "best.json", "result.json", "checkpoints", ".lock")
 
@@ -81,10 +81,12 @@ def list_directory(root: Path) -> Listing:
     """
     if not root.is_dir():
         raise ConfigError(f"{root}: is not a directory")
+    held = _held_files()
     if _is_study(root):
-        return Listing(_sorted(map(_entry_of, read_study(root).runs)), ())
+        runs = (_with_lock(_entry_of(run), held) for run in read_study(root).runs)
+        return Listing(_sorted(runs), ())
     if _is_run(root):
-        return Listing((_read_run(root),), ())
+        return Listing((_with_lock(_read_run(root), held),), ())
     entries: list[Entry] = []
     refused: list[Path] = []
 
@@ -94,9 +96,9 @@ def list_directory(root: Path) -> Listing:
     for folder, below, _ in os.walk(root, onerror=refuse):
         path = Path(folder)
         if _is_study(path):
-            entries.append(_read_study(path))
+            entries.append(_with_lock(_read_study(path), held))
         elif _is_run(path):
-            entries.append(_read_run(path))
+            entries.append(_with_lock(_read_run(path), held))
         else:
             below[:] = [name for name in below if not name.startswith(".")]
             continue
@@ -135,6 +137,30 @@ def _is_run(path: Path) -> bool:
     if not (path / CONFIG_FILE).is_file():
         return traces > 1  # what is left of one
     return traces > 0 or "method" in _read(path / CONFIG_FILE, [])
+
+
+def _held_files() -> set[str]:
+    """Return the files that some process has locked, as Linux names them; none on other systems.
+
+    To try a lock would be to hold it for a moment, in which a run could not start.
+    """
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return set()
+    return {word for line in lines for word in line.split() if word.count(":") == 2}
+
+
+def _with_lock(entry: Entry, held: set[str]) -> Entry:
+    """Return the entry as running if a process works in its directory."""
+    if entry.state not in ("unfinished", "failed"):
+        return entry
+    try:
+        lock = (entry.path / ".lock").stat()
+    except OSError:
+        return entry
+    name = f"{os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino}"
+    return dataclasses.replace(entry, state="running") if name in held else entry
 
 
 def _read_study(path: Path) -> Entry:
