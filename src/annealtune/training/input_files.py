@@ -95,12 +95,12 @@ def _picture(path: Path, task: Task, image_size: tuple[int, int] | None) -> NDAr
 
 def _array(path: Path) -> NDArray[Any]:
     try:
-        array = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    except (OSError, ValueError) as error:
         raise DataError(f"{path} cannot be read as an array: {error}") from error
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
-        kind = getattr(array, "dtype", type(array).__name__)
-        raise DataError(f"{path}: must hold an array of numbers, got {kind}")
+    if array.dtype.kind not in "biuf":
+        raise DataError(f"{path}: must hold an array of numbers, got {array.dtype}")
     return array
 
 
@@ -112,6 +112,8 @@ def _table(path: Path, task: Task) -> NDArray[np.float64]:
             lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as .csv: {error}") from error
+    if lines and len(lines[0][1]) == 1 and ";" in lines[0][1][0]:
+        raise DataError(f"{path}: columns must be separated by commas, got {lines[0][1][0]!r}")
     header: list[str] | None = None
     if lines and not any(_is_number(cell) for cell in lines[0][1]):
         header = lines.pop(0)[1]
@@ -121,10 +123,9 @@ def _table(path: Path, task: Task) -> NDArray[np.float64]:
     rows = []
     for line, row in lines:
         if len(row) != width:
-            hint = "; separate them by commas" if len(row) == 1 and ";" in row[0] else ""
             raise DataError(
                 f"{path}, line {line}: must have {width} columns, the inputs that the model takes "
-                f"and no target, got {len(row)}{hint}"
+                f"and no target, got {len(row)}"
             )
         for number, cell in enumerate(row):
             if not _is_number(cell):
@@ -162,7 +163,8 @@ def _fitted(path: Path, array: NDArray[Any], task: Task) -> Tensor:
     if len(samples) == 0:
         raise DataError(f"{path}: holds no sample")
     if task.input_type == "float32":
-        numbers = samples.astype(np.float32)
+        with np.errstate(over="ignore"):  # found below
+            numbers = samples.astype(np.float32)
         if not np.isfinite(numbers).all():
             row = int(np.argwhere(~np.isfinite(numbers))[0][0])
             raise DataError(f"{path}: must be finite, got NaN or infinity in sample {row}")
