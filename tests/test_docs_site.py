@@ -194,6 +194,12 @@ def test_drawings_follow_the_toggle(site: Path) -> None:
     assert "<img" not in text
 
 
+def test_no_formula_is_left_as_latex(site: Path) -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").rglob("*.html"))
+    assert text.count('class="formula"') > 10
+    assert re.findall(r"math:|\\(?:cdot|frac|quad|min|le|alpha)|\^\{", text) == []
+
+
 # --- What the pages are made of ---
 
 
