@@ -8,9 +8,11 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urljoin
 
 import pytest
+import torch
 
 import annealtune
 from annealtune.cli import COMMANDS
@@ -192,12 +194,41 @@ def test_drawings_follow_the_toggle(site: Path) -> None:
     assert "<img" not in text
 
 
+def test_no_formula_is_left_as_latex(site: Path) -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").rglob("*.html"))
+    assert text.count('class="formula"') > 10
+    assert re.findall(r"math:|\\(?:cdot|frac|quad|min|le|alpha)|\^\{", text) == []
+
+
 # --- What the pages are made of ---
 
 
 def outline(text: str) -> str:
     """A text without its numbers and the spaces that depend on them."""
     return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*(e-\d+)?", "#", text))
+
+
+def test_what_a_page_says_is_printed_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    block = re.compile(r"^```(python|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    start = (DOCS / "start.md").read_text(encoding="utf-8")
+    (_, code), (_, shown) = block.findall(start)
+    with torch.random.fork_rng():
+        exec(code, {})
+    assert outline(capsys.readouterr().out) == outline(shown)
+    home = (DOCS / "index.md").read_text(encoding="utf-8")
+    [(_, code)] = block.findall(home)
+    [shown, steps] = re.search(r"It prints `(.+?)`.*?and\s+made (\d+)", home, re.DOTALL).groups()
+    namespace: dict[str, Any] = {}
+    with torch.random.fork_rng():
+        exec(code, namespace)
+    printed = capsys.readouterr().out.strip()
+    assert outline(printed) == outline(shown)
+    (rate, accuracy), (shown_rate, shown_accuracy) = (
+        map(float, re.findall(r"[\d.]+\d", text)) for text in (printed, shown)
+    )
+    assert rate == shown_rate
+    assert accuracy == pytest.approx(shown_accuracy, abs=1.5)  # six images of 397
+    assert namespace["opt"].extra_steps == int(steps)
 
 
 def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
