@@ -15,15 +15,25 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test test-all coverage check bench bench-quality format clean
+.PHONY: help demo pictures docs test test-all coverage check bench bench-quality format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED)  ## train with and without annealing on a small data set; ends in a report page
-	rm -rf studies/demo
+DEMO := studies/demo studies/demo-siren
+
+demo: $(INSTALLED)  ## does it tune? seven fixed rates beside a run that is given none; ends in a page
+	rm -rf $(DEMO) studies/demo-page
 	$(BIN)/annealtune study demo --out studies/demo
-	$(BIN)/annealtune report studies/demo
+	$(BIN)/annealtune study demo-siren --out studies/demo-siren
+	$(BIN)/annealtune report $(DEMO) --out studies/demo-page
+
+# The pictures of README, from the page of the demo and that of one run; needs Chromium.
+PICTURE := $(BIN)/python -m tools.pictures
+pictures: demo  ## take the pictures of README again
+	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --height 760
+	$(BIN)/annealtune report studies/demo/runs/self-tuned-seed0
+	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1400
 
 # Nothing on the pages is loaded from outside. NO_MKDOCS_2_WARNING silences an advertisement.
 docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails
