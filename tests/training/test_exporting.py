@@ -53,7 +53,7 @@ def trained(place, source, model):
 CASES = {
     "pixels": ("own_factories:pictures", "small-cnn-w8"),
     "padded": ("own_factories:pictures", "vgg11-w32"),
-    "digits": ("digits", "resnet18-w16"),
+    "digits": ("digits", "mlp-w16"),
     "numbers": ("own_factories:table", "own_factories:line"),
     "tokens": ("own_factories:text", "own_factories:next_token"),
     "texts": ("own_factories:reviews", "own_factories:bag_of_tokens"),
@@ -70,7 +70,7 @@ def test_the_program_agrees_with_the_model(case, place):
     shape, dtype = facts["input"]["shape"][1:], getattr(torch, facts["input"]["dtype"])
     module = torch.export.load(place / "out" / "model.pt2").module()
     for samples in (1, 3, 64):
-        inputs = torch.randint(5, (samples, *shape)).to(dtype)
+        inputs = torch.randint(4, (samples, *shape)).to(dtype)
         with torch.no_grad():
             expected = annealtune.load(directory, raw=True)(inputs)
             found = module(inputs)
@@ -97,9 +97,7 @@ def test_what_must_be_known_is_written(place):
     assert facts["classes"] == ["dark", "bright"]
     assert facts["normalisation"]["mean"] == task["mean"]
     assert facts["normalisation"]["scale"] == 255
-    assert (
-        facts["versions"]["torch"] == torch.__version__.split("+")[0] or facts["versions"]["torch"]
-    )
+    assert facts["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     assert facts["best"]["epoch"] == 1
     assert facts["same bits as the model"] in (True, False)
 

@@ -1,6 +1,7 @@
 """Predictions as .csv, against the model called by hand."""
 
 import csv
+import importlib
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from annealtune.training import data
 from annealtune.training.config import from_values
 from annealtune.training.prediction import predict
 from annealtune.training.runs import run
+from annealtune.training.storage.directory import RunDirectory
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def rows_of(path):
 def test_numbers_by_hand(trained, place):
     """Standardized with the mean and deviation of the training columns, not with its own."""
     directory = trained("table", "line")
-    (inputs, _), _, _ = __import__("own_factories").table()
+    (inputs, _), _, _ = importlib.import_module("own_factories").table()
     rows = np.array([[10.0, 11.0, 9.0, 10.5], [0.0, 0.0, 0.0, 0.0], [1e3, -1e3, 5.0, 7.0]])
     np.save(place / "new.npy", rows)
     assert predict(directory, place / "new.npy", place / "out.csv", batch_size=2) == 3
@@ -63,9 +65,9 @@ def test_several_numbers_a_row(trained, place):
 
 
 def test_pictures_as_in_training(trained, place):
-    """The test images of the run, as .png: as many are right as the run itself says."""
+    """The test images of the run, as .png, against the formula of the normalisation."""
     directory = trained("pictures", "small-cnn-w8", epochs=3)
-    _, (images, labels), _ = __import__("own_factories").pictures()
+    _, (images, _), _ = importlib.import_module("own_factories").pictures()
     (place / "new" / "some").mkdir(parents=True)
     for number, image in enumerate(images):
         Image.fromarray(image.numpy()).save(place / "new" / "some" / f"{number:02}.png")
@@ -109,7 +111,10 @@ def test_nothing_is_written_if_a_picture_is_damaged(trained, place):
 
 def test_a_model_that_gives_nan_says_so(trained, place):
     directory = trained("table", "line")
-    np.save(place / "new.npy", np.full((1, 4), 3e38))
+    model = annealtune.load(directory)
+    torch.nn.init.constant_(model.weight, 3e38)
+    RunDirectory(directory).save_best(model, {"epoch": 1})
+    np.save(place / "new.npy", np.full((1, 4), 1e3))
     with pytest.raises(RunError, match="the model gives NaN or infinity"):
         predict(directory, place / "new.npy", place / "out.csv")
     assert not (place / "out.csv").exists()
