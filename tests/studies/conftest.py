@@ -59,7 +59,7 @@ def write_run(
     path: Path,
     config: dict[str, Any],
     *,
-    accuracy: float = 0.9,
+    accuracy: float | None = 0.9,
     loss: float | None = 0.3,
     epochs: int = 4,
     moves: bool | None = None,
@@ -73,7 +73,8 @@ def write_run(
     Args:
         path: of the directory.
         config: written as it is, with the number of epochs.
-        accuracy: of the last epoch; the best one has 0.01 more, the test set 0.02 less.
+        accuracy: of the last epoch; the best one has 0.01 more, the test set 0.02 less. None: the
+            run knows only losses, as in regression, and has no such keys.
         loss: of the last epoch; the best one has 0.1 less, the test set 0.05 more.
         epochs: planned.
         moves: whether the method has moves; None: as its name says.
@@ -83,6 +84,7 @@ def write_run(
         metric: keys of every line of ``metrics.jsonl`` to replace.
     """
     path.mkdir(parents=True)
+    known = 0.0 if accuracy is None else accuracy
     (path / "config.toml").write_text(tomli_w.dumps(config | {"epochs": epochs}))
     has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate") if moves is None else moves
     lines = []
@@ -93,9 +95,9 @@ def write_run(
             "epoch": epoch,
             "step": 5 * epoch,
             "train_eval_loss": None if loss is None else 0.8 * loss + 0.1 * left,
-            "train_eval_accuracy": accuracy - 0.02 * left,
+            "train_eval_accuracy": known - 0.02 * left,
             "validation_loss": None if loss is None else loss + 0.1 * left - 0.2 * better,
-            "validation_accuracy": accuracy - 0.05 * left + 0.06 * better,
+            "validation_accuracy": known - 0.05 * left + 0.06 * better,
             "validation_paper_loss": None if loss is None else (loss - 0.1 * better) / 10,
             "forwards": (10 if has_moves else 5) * epoch,
             "backwards": 5 * epoch,
@@ -109,7 +111,7 @@ def write_run(
                 "worsening_accept_probability": 0.5**epoch,
                 "temperature": None if epoch == 1 else 0.1**epoch,
             }
-        lines.append(line | (metric or {}))
+        lines.append(_without_accuracy(line, accuracy is None) | (metric or {}))
     write_lines(path / "metrics.jsonl", lines)
     if has_moves:
         settings = [
@@ -126,17 +128,22 @@ def write_run(
             "steps": 5 * epochs,
             "best_epoch": max(1, epochs - 1),
             "best_validation_loss": None if loss is None else loss - 0.1,
-            "best_validation_accuracy": accuracy + 0.01,
+            "best_validation_accuracy": known + 0.01,
             "last_validation_loss": loss,
-            "last_validation_accuracy": accuracy,
+            "last_validation_accuracy": known,
             "test_loss": None if loss is None else loss + 0.05,
-            "test_accuracy": accuracy - 0.02,
+            "test_accuracy": known - 0.02,
             "validated_on": config["validate_on"],
             "forwards": lines[-1]["forwards"],
             "backwards": lines[-1]["backwards"],
             "training_seconds": lines[-1]["training_seconds"],
         }
+        ended = _without_accuracy(ended, accuracy is None)
         (path / "result.json").write_text(json.dumps(ended | (result or {})))
+
+
+def _without_accuracy(record: dict[str, Any], is_without: bool) -> dict[str, Any]:
+    return {k: v for k, v in record.items() if not (is_without and k.endswith("_accuracy"))}
 
 
 def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
@@ -215,6 +222,7 @@ def paper_study(request: pytest.FixtureRequest, tmp_path: Path) -> Study:
             "sgd-sa": {seed: run(*row[2:]) for seed, row in enumerate(rows)},
         },
         experiment={"data": "cifar10", "model": model, "validate_on": "test"},
+        name=f"paper-cifar10-{model}",
     )
 
 

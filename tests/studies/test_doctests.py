@@ -7,10 +7,21 @@ import pytest
 
 from annealtune.studies import best_seed, plan, records
 from annealtune.studies.report import method_tables, table_files
-from annealtune.studies.report.figures import compact_svg
+from annealtune.studies.report.figures import compact_svg, end_labels, style
 from annealtune.studies.statistics import comparisons, measures
 
-MODULES = [best_seed, plan, records, comparisons, measures, method_tables, table_files, compact_svg]
+MODULES = [
+    best_seed,
+    plan,
+    records,
+    comparisons,
+    measures,
+    method_tables,
+    table_files,
+    compact_svg,
+    end_labels,
+    style,
+]
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from annealtune.studies.records import Study, read_study
+from annealtune.studies.report.figures.gallery import plates
 from annealtune.studies.report.page import render_page
 from annealtune.studies.report.writing import write_report
 from annealtune.studies.statistics.summaries import study_statistics
 
 EVIL = '<script>alert("1")</script>&'
+CITED = "url = {https://github.com/annealtune/annealtune}"  # a text, not a link
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
@@ -43,7 +45,7 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         if self.open[-1:] not in (["script"], ["style"]):
-            self.text += data
+            self.text += data.replace("\u00a0", " ")
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]
@@ -51,7 +53,7 @@ class Page(HTMLParser):
 
 def page_of(study: Study) -> Page:
     """The page of a study, without its figures: they take longest."""
-    return Page(render_page(study, study_statistics(study), [], {}))
+    return Page(render_page(study, study_statistics(study), None, [], {}))
 
 
 # --- a whole report -------------------------------------------------------------------------------
@@ -98,7 +100,8 @@ def test_the_files_of_a_report(study: Study, written: Path) -> None:
         Path(name).stem for name in figures if name.endswith(".pdf")
     }
     assert all(re.fullmatch(r"[a-z0-9-]+\.(svg|pdf)", name) for name in figures)
-    assert len(figures) == 2 * 20
+    assert len(figures) == 2 * 15
+    assert {"hero.svg", "hero.pdf"} <= figures
 
 
 def test_nothing_is_loaded_from_outside(written: Path, page: Page) -> None:
@@ -111,7 +114,7 @@ def test_nothing_is_loaded_from_outside(written: Path, page: Page) -> None:
             assert re.match(r"#|table\.(csv|tex)$|figures/[a-z0-9-]+\.(svg|pdf)$", href)
         else:
             assert href.startswith(("#", "data:")), (tag, href)
-    text = written.read_text(encoding="utf-8")
+    text = written.read_text(encoding="utf-8").replace(CITED, "")
     assert not re.search(r"https?:|//[a-z]|@import|url\((?!#)", text.replace("// ", ""))
     policy = next(m["content"] for m in page.all("meta") if "http-equiv" in m)
     assert policy is not None
@@ -133,7 +136,9 @@ def test_ids_are_unique(page: Page) -> None:
 def test_every_figure_is_on_the_page(written: Path, page: Page) -> None:
     figures = {(figure["id"] or "").removeprefix("panel-") for figure in page.all("figure")}
     assert figures == {path.stem for path in (written.parent / "figures").glob("*.svg")}
-    assert len(page.all("svg")) == len(figures)
+    narrow = [svg for svg in page.all("svg") if svg.get("class") == "narrow"]
+    assert len(page.all("svg")) == len(figures) + len(narrow)
+    assert len(narrow) == 2  # the hero and the rates have a form for phones
     assert all(svg["role"] == "img" for svg in page.all("svg"))
 
 
@@ -180,7 +185,7 @@ def test_writing_again_replaces_and_leaves_no_scratch(
     write_report(study, out)
     assert page.read_text().startswith("<!doctype html>")
     names = {path.name for path in out.iterdir()}
-    assert names == {"index.html", "table.csv", "table.tex", "figures", "note.txt"}
+    assert names == {"index.html", "table.csv", "table.tex", "note.txt"}
 
 
 @pytest.mark.slow
@@ -207,6 +212,71 @@ def hash_of(*values: Any) -> float:
 
     digest = hashlib.sha256(repr(values).encode()).digest()
     return int.from_bytes(digest[:6], "big") / 2**48
+
+
+# --- words, folds and figures ---------------------------------------------------------------------
+
+
+def test_figures_come_before_tables_and_tables_are_folded(written: Path, page: Page) -> None:
+    text = written.read_text(encoding="utf-8")
+    assert text.index('id="panel-hero"') < text.index("<nav") < text.index("<table")
+    assert text.rindex("</svg>") < text.index("<table")
+    opened = 0
+    for tag in re.findall(r"<(/?(?:details|table))\b", text):
+        opened += {"details": 1, "/details": -1}.get(tag, 0)
+        assert tag != "table" or opened == 1
+    assert not [attributes for attributes in page.all("details") if "open" in attributes]
+
+
+def test_without_files_there_are_no_links_to_them(
+    make_study: Callable[..., Study], tmp_path: Path
+) -> None:
+    study = make_study({"sgd": {0: {}}})
+    page = write_report(study, tmp_path / "out", figures=False)
+    assert {path.name for path in page.parent.iterdir()} == {"index.html", "table.csv", "table.tex"}
+    text = page.read_text(encoding="utf-8")
+    assert "figures/" not in text
+    assert 'id="panel-hero"' in text
+
+
+def test_the_paper_is_named_on_its_own_pages_alone(
+    study_writer: Callable[..., Study], paper_study: Study, tmp_path: Path
+) -> None:
+    kinds = ("sgd-sa", "ssa", "sgd", "scheduled-sgd")
+    own = study_writer(tmp_path / "of a user", {kind: {0: {}} for kind in kinds})
+    said = []
+    for study in (own, paper_study):
+        statistics = study_statistics(study)
+        captions = [plate._replace(panels=()) for plate in plates(study, statistics)]
+        text = Page(render_page(study, statistics, None, captions, {})).text
+        said.append(text.replace("cite the software and the paper", ""))
+    assert "paper" not in said[0]
+    assert "Table 1 of the paper" in said[1]
+    assert re.search("Figure [34] of the paper", said[1])
+
+
+def test_runs_that_know_only_losses(make_study: Callable[..., Study]) -> None:
+    runs = {
+        m: {s: {"accuracy": None, "loss": 0.3} for s in range(2)} for m in ("sgd", "self-tuned")
+    }
+    text = write_report(make_study(runs), figures=False).read_text(encoding="utf-8")
+    page = Page(text)
+    assert "test loss, best epoch" in page.text
+    assert "accuracy" not in page.text.lower()
+    assert "nan" not in page.text.lower()
+    assert 'id="panel-hero"' in text
+
+
+def test_no_number_is_longer_than_anybody_reads(make_study: Callable[..., Study]) -> None:
+    huge = 123456789012345678901234567890.0
+    study = make_study(
+        {"sgd": {0: {"loss": huge}, 1: {"loss": 0.1 + 0.2}}, "adamw": {0: {}, 1: {}}}
+    )
+    text = write_report(study, figures=False).read_text(encoding="utf-8")
+    body = text[text.index("<body>") : text.index("<script>")]
+    seen = re.sub(r"<[^>]*>", " ", body) + " ".join(re.findall(r"data-points='([^']*)'", body))
+    assert "1.23e+29" in seen
+    assert max(map(len, re.findall(r"\d+", seen))) <= 8
 
 
 # --- studies that are not whole -------------------------------------------------------------------

@@ -115,7 +115,7 @@ def test_a_crashed_run_is_a_row_that_says_so(make_study: Callable[..., Study]) -
     study = make_study({"sgd": {0: {}, 1: {"failure": "out of memory", "done": 1}, 2: None}})
     _, failed, missing = table_of(study).rows
     assert failed[2].text == "failed: out of memory"
-    assert failed[2].span == 8
+    assert failed[2].span == 6
     assert missing[2].text == "not begun"
 
 

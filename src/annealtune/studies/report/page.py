@@ -118,7 +118,7 @@ def _folds(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Fold]
             "seed-by-seed",
             "Table 1: seed by seed" if is_paper else "Seed by seed",
             _PAPER_RESULTS if is_paper else _RESULTS,
-            ((results_table(study, rows, measures), "Accuracy and loss, seed by seed"),),
+            ((results_table(study, rows, measures), "Every run, then every method"),),
         )
     )
     for measure in measures:

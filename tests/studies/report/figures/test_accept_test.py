@@ -24,4 +24,4 @@ def test_probability_temperature_and_moves(three_methods: Study) -> None:
     accepted, rejected = moves.lines[1], moves.lines[3]
     assert accepted.get_ydata() == pytest.approx([3, 2, 1, 0])
     assert rejected.get_ydata() == pytest.approx([1, 2, 3, 4])
-    assert (accepted.get_linestyle(), rejected.get_linestyle()) == ("-", "--")
+    assert (accepted.get_linestyle(), rejected.get_linestyle()) == ("-", ":")

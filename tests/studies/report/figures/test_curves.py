@@ -53,17 +53,42 @@ def test_there_is_no_mean_where_a_seed_has_no_value(make_study: Callable[..., St
     assert known == pytest.approx([0.8, 0.7, 0.4, 0.5])
 
 
-def test_training_is_dashed(three_methods: Study) -> None:
+def test_training_is_dotted(three_methods: Study) -> None:
     with style():
         axes = curves.train_against_validation(blank(), three_methods, ["sgd-sa"], "accuracy")
     looks = [each.get_linestyle() for each in axes.lines]
-    assert looks == ["--", "--", "-", "-"]
-    assert "dashed: training" in axes.get_ylabel()
+    assert looks == [":", ":", "-", "-"]
+    assert "dotted: training" in axes.get_ylabel()
 
 
 def test_one_diverged_loss_does_not_flatten_the_others(make_study: Callable[..., Study]) -> None:
     study = make_study({"a": {0: {"loss": 0.3}}, "b": {0: {"loss": 900.0}}}, kinds={"b": "sgd"})
     with style():
         axes = curves.over_epochs(blank(), study, ["a", "b"], "validation_loss", "loss")
-        alone = curves.over_epochs(blank(), study, ["a"], "validation_loss", "loss")
-    assert (axes.get_yscale(), alone.get_yscale()) == ("log", "linear")
+    # a: 0.6, 0.5, 0.2, 0.3
+    low, high = axes.get_ylim()
+    assert 0.1 < low < 0.2
+    assert 0.5 < high < 1
+    assert [text.get_text() for text in axes.texts] == ["a", "b ↑"]
+    limits = curves.limits_of(study, ["a", "b"], "validation_loss")
+    assert limits is not None
+    assert limits.beyond == ("b",)
+
+
+def test_many_methods_have_one_line_each(make_study: Callable[..., Study]) -> None:
+    names = [f"method {n}" for n in range(7)]
+    study = make_study({m: {0: {}, 1: {}} for m in names}, kinds=dict.fromkeys(names, "sgd"))
+    with style():
+        few = curves.over_epochs(blank(), study, names[:6], "validation_loss", "loss")
+        many = curves.over_epochs(blank(), study, names, "validation_loss", "loss")
+    assert (len(few.lines), len(many.lines)) == (12, 7)
+    assert {text.get_text() for text in many.texts} == set(names)
+
+
+def test_the_values_of_the_mean_can_be_read(three_methods: Study) -> None:
+    with style():
+        axes = blank()
+        curves.over_epochs(axes, three_methods, ["sgd-sa"], "validation_accuracy", "accuracy")
+    [series] = axes.figure.series
+    assert series.name == "sgd-sa"
+    assert series.texts[-1] == "epoch 4: 91.00 %, mean of 3"

@@ -1,34 +1,33 @@
 """Every panel shows the records, says nothing where there are none, and is small and repeatable."""
 
+import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
 
-from annealtune.studies.records import Study
-from annealtune.studies.report.figures import (
-    seed_spread,
-)
+from annealtune.studies.records import Study, read_study
+from annealtune.studies.report.figures import curves
 from annealtune.studies.report.figures.gallery import plates
-from annealtune.studies.report.figures.panels import Panel, render
+from annealtune.studies.report.figures.panels import Panel, Plate, render
 from annealtune.studies.report.figures.style import blank, style
-from annealtune.studies.statistics.measures import Measure
+from annealtune.studies.statistics.summaries import study_statistics
 
-ACCURACY = Measure("last", "validation", "accuracy")
-SVG = "{http://www.w3.org/2000/svg}"
+KEY = "validation_loss"
 
 
 def names(study: Study) -> set[str]:
-    return {panel.name for plate in plates(study) for panel in plate.panels}
+    return {panel.name for plate in plates_of(study) for panel in plate.panels}
 
 
 def draw_all(study: Study) -> dict[str, Axes]:
     """Every panel of a study, laid out as for a file."""
     drawn = {}
     with style():
-        for plate in plates(study):
+        for plate in plates_of(study):
             for panel in plate.panels:
                 axes = panel.draw(blank(panel.height))
                 axes.figure.set_layout_engine("none")  # takes longest, tested with the files
@@ -37,32 +36,38 @@ def draw_all(study: Study) -> dict[str, Axes]:
     return drawn
 
 
-def legend_texts(axes: Axes) -> set[str]:
-    legend = axes.get_legend()
-    return {text.get_text().strip() for text in legend.get_texts()} - {""} if legend else set()
+def labels(axes: Axes) -> set[str]:
+    """The names at the ends of lines."""
+    return {text.get_text().strip() for text in axes.texts}
+
+
+def plates_of(study: Study) -> list[Plate]:
+    return plates(study, study_statistics(study))
+
+
+def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 # --- which figures there are ----------------------------------------------------------------------
 
 
-def test_the_figures_of_the_paper_are_there(three_methods: Study) -> None:
+def test_which_figures_there_are(three_methods: Study) -> None:
     assert names(three_methods) == {
-        "figure-2-accept-probability",
-        "figure-2-training-accuracy",
-        "figure-3-4-validation-loss",
-        "figure-3-4-validation-accuracy",
-        "figure-3-4-loss-comparison",
-        "figure-3-4-accuracy-comparison",
-        "long-probability-decay",
-        "long-temperature",
-        "long-worsening-moves",
+        "rates",
+        "curves-validation-loss",
+        "curves-validation-accuracy",
+        "curves-loss-comparison",
+        "curves-accuracy-comparison",
+        "accept-probability",
+        "accept-worsening",
+        "accept-temperature",
+        "accept-worsening-moves",
         "settings-1-sgd-sa",
         "settings-3-random-rate",
-        "spread-boxes",
         "spread-seeds",
         "spread-deviation",
         "cost-passes",
-        "cost-seconds",
     }
 
 
@@ -71,39 +76,72 @@ def test_figure_1_needs_ssa_and_constant_rate_sgd(make_study: Callable[..., Stud
     study = make_study(
         {"no gradients": {0: {}}, "constant": {0: {}}},
         kinds={"no gradients": "ssa", "constant": "sgd"},
+        name="small-fashion-mnist-ssa",
     )
-    found = {plate.name: plate for plate in plates(study)}
+    found = {plate.name: plate for plate in plates_of(study)}
     assert "Figure 1 of the paper" in found["figure-1"].caption
     assert len(found["figure-1"].panels) == 4
-    assert "figure-3-4" not in found  # it would show the same
+    assert "curves" not in found  # it would show the same
 
 
 def test_figure_1_shows_its_pair_among_others(make_study: Callable[..., Study]) -> None:
-    study = make_study({"sgd-sa": {0: {}}, "ssa": {0: {}}, "sgd": {0: {}}})
+    study = make_study(
+        {"sgd-sa": {0: {}}, "ssa": {0: {}}, "sgd": {0: {}}}, name="paper-cifar10-vgg16"
+    )
     axes = draw_all(study)
-    pair = {"ssa (n = 1)", "sgd (n = 1)"}
-    assert legend_texts(axes["figure-1-validation-loss"]) == pair
-    assert legend_texts(axes["figure-3-4-validation-loss"]) == {"sgd-sa (n = 1)", *pair}
+    assert labels(axes["figure-1-validation-loss"]) == {"ssa", "sgd"}
+    assert labels(axes["curves-validation-loss"]) == {"sgd-sa", "ssa", "sgd"}
 
 
 @pytest.mark.parametrize(
-    ("data", "model", "figure"),
+    ("name", "data", "model", "figure"),
     [
-        ("cifar10", "resnet34-w16", "Figure 3 of the paper (ResNet34 on CIFAR-10), here resnet34-"),
-        ("cifar10", "vgg16", "Figure 4 of the paper (VGG16 on CIFAR-10), here vgg16."),
-        ("fashion-mnist", "vgg16", "What Figures 3 and 4 of the paper show"),
+        (
+            "paper-cifar10-resnet34",
+            "cifar10",
+            "resnet34-w16",
+            "Figure 3 of the paper (ResNet34 on CIFAR-10), here resnet34-",
+        ),
+        (
+            "small-cifar10-vgg11-init-seed",
+            "cifar10",
+            "vgg16",
+            "Figure 4 of the paper (VGG16 on CIFAR-10), here vgg16.",
+        ),
+        ("paper-cifar10-vgg16", "fashion-mnist", "vgg16", "What Figures 3 and 4 of the paper show"),
+        ("my-own", "cifar10", "vgg16", "Lines: "),
     ],
 )
 def test_a_caption_names_the_paper_s_figure(
-    make_study: Callable[..., Study], data: str, model: str, figure: str
+    make_study: Callable[..., Study], name: str, data: str, model: str, figure: str
 ) -> None:
-    study = make_study({"sgd": {0: {}}}, experiment={"data": data, "model": model})
-    caption = next(plate.caption for plate in plates(study) if plate.name == "figure-3-4")
+    study = make_study({"sgd": {0: {}}}, experiment={"data": data, "model": model}, name=name)
+    caption = next(plate.caption for plate in plates_of(study) if plate.name == "curves")
     assert caption.startswith(figure)
 
 
+def test_a_map_of_one_colour_is_a_sentence(make_study: Callable[..., Study]) -> None:
+    study = make_study({"random-rate": {0: {}}})
+    lines = [
+        {"epoch": 1, "settings": [{"setting": {"lr": r}, "tried": 3, "accepted": 3}]}
+        for r in (0.1, 0.2)
+    ]
+    write_lines(study.runs[0].path / "moves.jsonl", lines)
+    [plate] = [p for p in plates_of(read_study(study.path)) if p.name == "settings"]
+    assert plate.panels == ()
+    assert plate.caption == (
+        "Every setting was accepted equally often, in every epoch: random-rate (100 %)."
+    )
+
+
+def test_what_is_cut_off_is_said(make_study: Callable[..., Study]) -> None:
+    study = make_study({"sgd": {0: {}}, "adamw": {0: {"accuracy": 0.1}}})
+    caption = next(plate.caption for plate in plates_of(study) if plate.name == "curves")
+    assert caption.endswith("Cut off, as they end beyond: adamw (validation accuracy).")
+
+
 def test_no_records_no_figures(make_study: Callable[..., Study]) -> None:
-    assert plates(make_study({"sgd": {0: None, 1: {"done": 0}}})) == []
+    assert plates_of(make_study({"sgd": {0: None, 1: {"done": 0}}})) == []
 
 
 def test_an_unfinished_study_shows_its_curves_and_no_scores(
@@ -111,11 +149,10 @@ def test_an_unfinished_study_shows_its_curves_and_no_scores(
 ) -> None:
     study = make_study({"sgd-sa": {0: {"done": 2}, 1: {"done": 1, "failure": "killed"}}})
     axes = draw_all(study)
-    assert "figure-3-4-validation-loss" in axes
-    assert not {"spread-boxes", "cost-passes", "spread-deviation"} & axes.keys()
-    [dotted] = axes["figure-3-4-validation-loss"].lines
+    assert not {"spread-seeds", "cost-passes", "spread-deviation"} & axes.keys()
+    [dotted] = axes["curves-validation-loss"].lines
     assert dotted.get_linestyle() == ":"
-    assert legend_texts(axes["figure-3-4-validation-loss"]) == {"sgd-sa (n = 0)"}
+    assert labels(axes["curves-validation-loss"]) == {"sgd-sa (0 of 2)"}
 
 
 @pytest.mark.parametrize(
@@ -147,8 +184,9 @@ def test_names_that_matplotlib_would_interpret(make_study: Callable[..., Study])
         "x" * 200,
     ]
     study = make_study({name: {0: {}} for name in odd}, kinds=dict.fromkeys(odd, "sgd"))
-    axes = draw_all(study)["figure-3-4-validation-accuracy"]
-    shown = {text.removesuffix(" (n = 1)") for text in legend_texts(axes)}
-    assert shown >= {"a $\\frac{1}$ b", "_hidden", "tab?here", "?", "<b>&amp;"}
-    panel = Panel("odd", "<odd>", lambda axes: seed_spread.boxes(axes, study, ACCURACY))
-    ElementTree.fromstring(render(panel).svg)
+    axes = draw_all(study)["curves-validation-accuracy"]
+    assert labels(axes) >= {"a $\\frac{1}$ b", "_hidden", "tab?here", "?", "<b>&amp;"}
+    panel = Panel("odd", "<odd>", lambda axes: curves.over_epochs(axes, study, odd, KEY, "loss"))
+    drawing = render(panel)
+    ElementTree.fromstring(drawing.svg)
+    ElementTree.fromstring(drawing.inline)

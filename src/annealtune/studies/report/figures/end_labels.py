@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 
 from .style import label
 
@@ -48,19 +49,11 @@ def name_ends(axes: Axes, labels: Sequence[EndLabel], share: float = _SHARE) -> 
         figure.set_figheight(needed)
     gap = _LINE / (share * figure.get_figheight())
     ends = [_height(axes, each.y) for each in labels]
+    leaders = []
     for each, end, place in zip(labels, ends, spread(ends, gap), strict=True):
         inside = min(max(end, 0.0), 1.0)
         beyond = "" if -0.01 <= end <= 1.01 else (" ↑" if end > 1 else " ↓")
-        axes.plot(
-            [1.0, 1.012, 1.028],
-            [inside, inside, place],
-            color=each.colour,
-            linewidth=0.7,
-            transform=axes.transAxes,
-            clip_on=False,
-            scalex=False,
-            scaley=False,
-        )
+        leaders.append([(1.0, inside), (1.012, inside), (1.028, place)])
         axes.text(
             1.036,
             place,
@@ -71,6 +64,16 @@ def name_ends(axes: Axes, labels: Sequence[EndLabel], share: float = _SHARE) -> 
             verticalalignment="center_baseline",
             transform=axes.transAxes,
         )
+    axes.add_collection(
+        LineCollection(
+            leaders,
+            colors=[each.colour for each in labels],
+            linewidths=0.7,
+            transform=axes.transAxes,
+            clip_on=False,
+        ),
+        autolim=False,
+    )
 
 
 def spread(places: Sequence[float], gap: float) -> list[float]:

@@ -46,8 +46,8 @@ def _rates(study: Study) -> Plate:
     pieces = [
         "The rate at the end of each epoch, on a logarithmic axis; what decays to nothing runs out "
         "at the bottom.",
-        f"Of {_all(chosen)}, which choose a rate for every step: the geometric mean of those "
-        "accepted."
+        f"Of {_all(chosen) if len(chosen) < 4 else 'methods'} that choose a rate for every step: "
+        "the geometric mean of those accepted."
         if chosen
         else "",
     ]
@@ -129,8 +129,8 @@ def _accept_test(study: Study) -> Plate:
         [
             _of_paper(
                 study,
-                "The first is the left half of the paper's Figure 2; the second and the last are "
-                "the two figures of its long version.",
+                "(a) is the left half of the paper's Figure 2, whose right half is the training "
+                "accuracy above; (b) and the last are the two figures of its long version.",
             ),
             "A move is accepted with the probability min(1, exp(\N{MINUS SIGN}worsening / T)). "
             "No temperature is drawn where it is infinite and every finite move is accepted.",

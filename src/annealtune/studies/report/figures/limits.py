@@ -14,7 +14,7 @@ _WIDE = 10.0
 # The share of the better methods' values that may be cut off: the first epochs.
 _CUT = 0.1
 # So many times farther behind than the one before it, a method is left out of the picture.
-_LONELY = 6.0
+_LONELY = 25.0
 _MARGIN, _WORSE_MARGIN = 0.06, 0.12
 
 
@@ -96,6 +96,7 @@ def score_limits(
     reach = max(reaches[-1], best - ranked[0], 1e-3 * abs(best), 1e-12)
     worst = min(sign * score for score in scores)
     bottom = max(worst - 0.08 * (best - worst), ranked[0] - 1.35 * reach)
+    bottom = min(bottom, best - max(1e-3 * abs(best), 1e-12))  # also where all are the same
     top = best + 0.1 * (best - bottom)
     low, high = sorted((sign * bottom, sign * top))
     return low, high

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.statistics.measures import number
 
-from .curves import Numbers
+from .curves import FEW_METHODS, Numbers
 from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .looks import looks_of
@@ -60,7 +60,8 @@ def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     for method in methods:
         color = looks[method].colour
         curves = [each for run in study.of(method) if (each := rate_curve(run))[0].size]
-        for epochs, rates in curves if len(curves) > 1 else ():
+        with_seeds = len(curves) > 1 and len(methods) <= FEW_METHODS
+        for epochs, rates in curves if with_seeds else ():
             axes.plot(epochs, rates, color=color, **THIN)
         common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
         rows = [rates[np.isin(epochs, common)] for epochs, rates in curves]

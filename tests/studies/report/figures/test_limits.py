@@ -1,0 +1,63 @@
+"""Where an axis ends, by hand."""
+
+import numpy as np
+import pytest
+
+from annealtune.studies.report.figures.limits import curve_limits, score_limits
+
+
+def test_the_better_half_decides() -> None:
+    good, better = np.linspace(0.5, 0.9, 11), np.linspace(0.6, 1.0, 11)
+    curves = {"good": good, "better": better, "lost": np.full(11, 0.1)}
+    found = curve_limits(curves, higher_is_better=True)
+    assert found is not None
+    # A tenth of the 22 values of the better two: the percentile lies between 0.54 and 0.58.
+    assert 0.4 < found.low < 0.54
+    assert 1.0 < found.high < 1.05
+    assert found.beyond == ("lost",)
+
+
+def test_nothing_is_cut_where_all_fit() -> None:
+    curves = {"a": np.array([3.0, 2.0, 1.0]), "b": np.array([3.1, 2.1, 1.1])}
+    found = curve_limits(curves, higher_is_better=False)
+    assert found is not None
+    assert found.low < 1.0
+    assert found.beyond == ()
+    assert not found.is_log
+
+
+def test_losses_over_orders_of_magnitude_are_logarithmic() -> None:
+    found = curve_limits({"a": np.geomspace(10, 0.001, 20)}, higher_is_better=False)
+    assert found is not None
+    assert found.is_log
+    assert 0 < found.low < 0.001
+
+
+@pytest.mark.parametrize("values", [[], [np.nan, np.inf]])
+def test_nothing_to_draw(values: list[float]) -> None:
+    assert curve_limits({"a": np.array(values)}, higher_is_better=True) is None
+
+
+def test_one_value_has_an_axis_around_it() -> None:
+    found = curve_limits({"a": np.array([0.5])}, higher_is_better=True)
+    assert found is not None
+    assert found.low < 0.5 < found.high
+    low, high = score_limits([0.5], [0.5, 0.5], higher_is_better=True)
+    assert low < 0.5 < high
+
+
+def test_the_best_few_scores_are_seen() -> None:
+    low, high = score_limits([0.95, 0.94, 0.92, 0.1], [0.96, 0.1], higher_is_better=True, kept=3)
+    assert 0.9 < low < 0.92
+    assert high > 0.96
+
+
+def test_one_far_behind_does_not_squeeze_the_others() -> None:
+    low, _ = score_limits([0.95, 0.94, 0.2], [0.95, 0.94, 0.2], higher_is_better=True, kept=3)
+    assert low > 0.9
+
+
+def test_for_losses_the_upper_end_cuts() -> None:
+    low, high = score_limits([0.1, 0.12, 0.2, 90.0], [0.1, 90.0], higher_is_better=False, kept=3)
+    assert low < 0.1
+    assert 0.2 < high < 0.3
