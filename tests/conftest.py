@@ -101,6 +101,12 @@ def _warm_program():
         process.stdin.close()
 
 
+@pytest.fixture(scope="session")
+def fork_runs():
+    """What makes a study in the warm program start its runs there too."""
+    return FORK_RUNS
+
+
 class Command:
     """A study that is running."""
 

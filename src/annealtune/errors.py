@@ -55,12 +55,18 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
         >>> print("got 'Tabuu'" + did_you_mean("Tabuu", ["genetic", "tabu"]))
         got 'Tabuu'; did you mean 'tabu'?
     """
+    near = nearest(name, known, cutoff)
+    return "" if near is None else f"; did you mean {near!r}?"
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known name that is meant, None if none is near; see `did_you_mean`."""
     wanted = _plain(name)
     plain = {_plain(word): word for word in known}
     if any(_differ_in_numbers(wanted, word) for word in plain):
-        return ""
+        return None
     near = difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)
-    return f"; did you mean {plain[near[0]]!r}?" if near else ""
+    return plain[near[0]] if near else None
 
 
 def unknown_name(key: str, name: str, known: Iterable[str], *, or_else: str = "") -> ConfigError:

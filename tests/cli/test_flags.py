@@ -2,10 +2,12 @@
 
 import re
 import tomllib
+from typing import get_args
 
 import pytest
 
-from annealtune.training.config import Options, RunConfig, from_values
+from annealtune.annealing import STRATEGIES
+from annealtune.training.config import MethodName, Options, RunConfig, from_values
 
 
 def blocks():
@@ -14,29 +16,82 @@ def blocks():
             yield field.alias or name, field.annotation
 
 
+def sections(out):
+    """The help in parts: each heading and the words below it, in one line."""
+    parts = re.split(r"^(\S.*):$", out, flags=re.MULTILINE)
+    return {
+        title: " ".join(text.split()) for title, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
+
+
 class TestHelp:
-    @pytest.mark.parametrize("command", ["train", "config"])
-    def test_explains_every_key(self, annealtune, command):
+    @pytest.mark.parametrize("command", ["train", "config", "study"])
+    def test_explains_every_key_in_a_group(self, annealtune, command):
         code, out, _ = annealtune(command, "--help")
         assert code == 0
-        words = " ".join(out.split()).replace("- ", "-")
+        assert max(map(len, out.splitlines())) <= 80
+        found = sections(out)
+        groups = [title for title in found if not title.startswith("Options of ")]
         names = {name for name, _ in blocks()}
         for name, field in RunConfig.model_fields.items():
             if (field.alias or name) in names:
                 continue
             flag = "--" + name.replace("_", "-")
-            assert re.search(rf"{flag}\b.*{re.escape(field.description.split()[0])}", words), name
-            assert field.description.replace("- ", "-") in words, name
-        for block, options in blocks():
-            for key, field in options.model_fields.items():
-                assert f"{block}.{key}: {field.description} [" in out, key
+            (group,) = [title for title in groups if f"{flag} " in found[title]]
+            assert group not in ("Options", "Arguments"), name
+            assert field.description in found[group], name
+            if field.default is not None:
+                assert f"[default: {str(field.default).lower()}]" in found[group], name
 
-    def test_shows_the_choices(self, annealtune):
+    @pytest.mark.parametrize("name", get_args(MethodName))
+    def test_explains_the_options_of_the_chosen_method_alone(self, annealtune, name):
+        _, out, _ = annealtune("train", "--method", name, "--help")
+        assert max(map(len, out.splitlines())) <= 80
+        (title,) = [title for title in sections(out) if title.startswith("Options of ")]
+        assert title == f"Options of {name}, by --set {name}.KEY=VALUE or in the file"
+        rows = out.partition(f"{title}:\n")[2]
+        explained = re.findall(r"^  ([a-z_]+)(?= {2,}|$)", rows, flags=re.MULTILINE)
+        assert explained == list(dict(blocks())[name].model_fields)
+
+    @pytest.mark.parametrize(
+        ("words", "rows"),
+        [
+            ([], {"optimizer": "(adamw, adam, nadam, radam, rmsprop, sgd) [default: adamw]"}),
+            (["--method", "sgd-sa"], {"lr": "learning rates in H [default: 0.9 ... 0.05]"}),
+            (
+                ["--method=adamw-sa"],
+                {"lr": "[default: 0.0001 ... 0.01]", "strategy": "[default: simulated-annealing]"},
+            ),
+            (["--method", "adamw"], {"lr": "[default: 0.001]", "weight_decay": "[default: 0.01]"}),
+            (
+                ["--method", "sgd-momentum"],
+                {"lr": "[default: 0.1]", "nesterov": "[default: false]"},
+            ),
+            (["mine.toml"], {"radius": "[default: 0.5]"}),
+            (["mine.toml", "--method", "scheduled-sgd"], {"milestones": "[default: 0.3, 0.7]"}),
+        ],
+    )
+    def test_shows_the_values_that_the_config_would_have(self, annealtune, tmp_path, words, rows):
+        (tmp_path / "mine.toml").write_text("method = 'ssa'\n[ssa]\nradius = 0.5\n")
+        _, out, _ = annealtune("train", *words, "--help")
+        options = " ".join(out.partition("\nOptions of ")[2].split())
+        for key, text in rows.items():
+            assert re.search(rf" {key} [^\[]*{re.escape(text)}", options), key
+
+    def test_says_how_to_see_another_method(self, annealtune):
         _, out, _ = annealtune("train", "--help")
-        assert (
-            "self-tuned|sgd-sa|adamw-sa|ssa|scheduled-sgd|sgd|sgd-momentum|adamw|random-rate" in out
-        )
+        assert "--help --method NAME shows the options of another method." in out
+
+    def test_of_a_method_that_does_not_exist(self, refused):
+        assert "did you mean 'adamw-sa'?" in refused("train", "--method", "adamsa", "--help")
+
+    def test_shows_the_choices_and_breaks_no_name(self, annealtune):
+        _, out, _ = annealtune("train", "--help")
+        listed = " ".join(out.split())
+        assert ", ".join(get_args(MethodName)) in listed
+        assert ", ".join(STRATEGIES) in listed
         assert "fp32|bf16|fp16" in out
+        assert not re.search(r"[a-z]-$", out, flags=re.MULTILINE)
 
 
 class TestConfig:

@@ -1,23 +1,28 @@
 """The program as a whole: help for all, an exit code, nothing imported that is not needed."""
 
 import importlib.util
+import platform
+import re
 import sys
 
 import pytest
+import torch
 
-from annealtune import cli
+from annealtune import __version__, cli
 from annealtune.errors import ConfigError
 
 
-def test_the_help_lists_every_command_with_a_line_about_it(annealtune, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
+def test_the_help_lists_every_command_with_all_of_its_line(annealtune, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     code, out, _ = annealtune("--help")
     assert code == 0
     assert "--debug" in out
-    lines = dict(line.split(maxsplit=1) for line in out.splitlines() if line.startswith("  "))
-    for command in ("train", "config", "evaluate", "inspect", "study", "report", "reproduce"):
-        assert len(lines[command]) > 20
-    assert lines["train"] == "Train one model and keep its best weights."
+    assert "train Train one model and keep its best weights. config" in " ".join(out.split())
+    assert max(map(len, out.splitlines())) <= 80
+    words = " ".join(out.split())
+    for name, home in cli.COMMANDS.items():
+        line = cli._commands_of(home)[name].help.splitlines()[0]
+        assert f"{name} {line}" in words
 
 
 def test_every_command_is_found_in_its_file(annealtune):
@@ -30,14 +35,42 @@ def test_every_command_is_found_in_its_file(annealtune):
 
 
 def test_a_command_with_a_typo(annealtune):
-    code, _, err = annealtune("trian")
+    code, out, err = annealtune("trian")
+    assert (code, out) == (2, "")
+    assert err.startswith("annealtune: 'trian' is not a command; did you mean 'train'? Commands: ")
+
+
+def test_a_command_like_no_other(annealtune):
+    _, _, err = annealtune("zzz")
+    assert err.startswith("annealtune: 'zzz' is not a command; commands: train, config, ")
+
+
+def test_a_word_too_many(annealtune):
+    code, _, err = annealtune("inspect", "here", "there")
     assert code == 2
-    assert "Did you mean 'train'?" in err
+    first, second = err.splitlines()
+    assert "there" in first
+    assert second == "annealtune inspect --help explains the options"
 
 
 def test_without_arguments(annealtune):
-    _, out, err = annealtune()
-    assert "Usage" in out + err
+    code, out, err = annealtune()
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: annealtune [OPTIONS] COMMAND")
+
+
+@pytest.mark.parametrize("words", [["--version"], ["-V"], ["--version", "train"]])
+def test_the_versions(annealtune, words):
+    code, out, _ = annealtune(*words)
+    assert code == 0
+    found = re.fullmatch(r"annealtune (\S+), torch (\S+), Python (\S+)\n", out)
+    assert found.groups() == (__version__, torch.__version__, platform.python_version())
+
+
+def test_the_version_without_what_the_program_needs(annealtune, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    code, out, _ = annealtune("--version")
+    assert (code, out.split(",")[0]) == (0, f"annealtune {__version__}")
 
 
 def test_a_traceback_on_request(annealtune, monkeypatch):
@@ -64,6 +97,10 @@ main()
     ("arguments", "code"),
     [
         (["--help"], 0),
+        (["--version"], 0),
+        (["list"], 0),
+        (["train", "--resume"], 2),
+        (["train", "--method", "sgd-sa", "--help"], 0),
         (["train", "--help"], 0),
         (["config"], 0),
         (["train", "--epocs", "3"], 2),

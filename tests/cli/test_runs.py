@@ -15,21 +15,45 @@ class TestUsageErrors:
     def test_a_typo_in_a_flag_suggests_the_right_one(self, annealtune):
         code, out, err = annealtune("train", "--epocs", 3)
         assert (code, out) == (2, "")
-        assert "--epochs" in err
+        assert err == (
+            "annealtune: no such option: --epocs; did you mean '--epochs'?\n"
+            "annealtune train --help explains the options\n"
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "words"),
         [
-            (["--model", "vgg17"], "model = 'vgg17': unknown; did you mean 'vgg1"),
+            (["--model", "vg16"], "model = 'vg16': unknown; did you mean 'vgg16'?"),
+            (["--model", "vgg17"], "model = 'vgg17': unknown; known: mlp, small-cnn, resnet18"),
             (["--data", "cifar"], "data = 'cifar': unknown; did you mean 'cifar10'?"),
-            (["--method", "sgdsa"], "method: input should be 'self-tuned'"),
+            (["--data", "cifar100"], "data = 'cifar100': unknown; known: digits, fashion-mnist"),
+            (["--method", "sgdsa"], "method: must be one of self-tuned, sgd-sa, adamw-sa, ssa"),
+            (["--method", "sgdsa"], "got 'sgdsa'; did you mean 'sgd-sa'?"),
+            (["--method", "sgd-sa", "--strategy", "tabuu"], "did you mean 'tabu'?"),
+            (["--strategy", "tabu"], "method = 'self-tuned' has no key strategy; sgd-sa, adamw-sa"),
+            (["--precision", "fp8"], "precision: must be one of fp32, bf16, fp16, got 'fp8'"),
+            (["--validate-on", "tests"], "got 'tests'; did you mean 'test'?"),
+            (["--set", "self-tuned.optimizer=adanw"], "got 'adanw'; did you mean 'adamw'?"),
+            (["--set", "sgdsa.lr=1"], "sgdsa: unknown key; did you mean 'sgd-sa'?"),
+            (["adamw"], "adamw: there is no such file; did you mean --method adamw?"),
+            (["cifar10"], "cifar10: there is no such file; did you mean --data cifar10?"),
             (["--epochs", "0"], "epochs: input should be greater than or equal to 1, got 0"),
             (["--validation-fraction", "1.5"], "validation_fraction: "),
             (["--set", "sgd-sa.lr=[-0.1]"], "sgd-sa.lr.0: input should be greater than"),
             (["--set", "sgd-sa.temprature=1"], "did you mean 'temperature'?"),
             (["--set", "epochs"], "must be KEY=VALUE"),
+            (
+                ["--set", "sgd-sa.lr=[0.1]"],
+                "sgd-sa.lr: is an option of sgd-sa, but the method is self",
+            ),
+            (["--set", "sgd_sa.lr=[0.1]"], "add --method sgd-sa, or leave it out"),
             (["missing.toml"], "missing.toml: cannot be read: No such file"),
-            (["--device", "gpu"], "device: must be auto, cpu, cuda, cuda:N or mps, got 'gpu'"),
+            (
+                ["--device", "gpu"],
+                "device: must be auto, cpu, cuda, cuda:N or mps, got 'gpu'; did you mean 'cuda'?",
+            ),
+            (["--device", "cua"], "got 'cua'; did you mean 'cuda'?"),
+            (["--device", "tpux"], "cuda:N or mps, got 'tpux'\n"),
             (["--checkpoint-every", "never"], "checkpoint_every: must be epoch, a number of steps"),
         ],
     )
@@ -199,3 +223,34 @@ def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
 def test_the_papers_protocol_is_said_to_be_optimistic(annealtune):
     _, out, _ = annealtune("train", *TINY, "--validate-on", "test")
     assert out.splitlines()[0].startswith("the test set chose the best epoch")
+
+
+class TestResume:
+    def test_without_a_run_it_says_what_to_do(self, refused, tmp_path):
+        text = refused("train", "--resume")
+        assert text.startswith(
+            "--resume: there is no run in runs/digits-small-cnn-self-tuned-seed0;"
+        )
+        assert "annealtune list shows the runs" in text
+        assert list(tmp_path.iterdir()) == []
+
+    def test_it_knows_the_runs_beside_it(self, refused, tmp_path):
+        (tmp_path / "runs" / "first").mkdir(parents=True)
+        (tmp_path / "runs" / "first" / "config.toml").touch()
+        text = refused("train", "--resume", "--out", "runs/frist")
+        assert "did you mean 'runs/first'? annealtune list" in text
+        assert refused("inspect", "runs/frist") == (
+            "runs/frist: is not a run directory: it has no config.toml; did you mean "
+            "'runs/first'?\n"
+        )
+
+    def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
+        flags = ["train", *TINY, "--epochs", 2]
+        name = "runs/digits-mlp-w16-self-tuned-seed0"
+        assert annealtune(*flags)[0] == 0
+        assert annealtune(*flags, "--stop-after", 1)[0] == 0
+        assert not (tmp_path / f"{name}-2" / "result.json").exists()
+        code, out, _ = annealtune(*flags, "--resume")
+        assert code == 0
+        assert f"weights: {name}-2/best.safetensors" in out
+        assert not (tmp_path / f"{name}-3").exists()

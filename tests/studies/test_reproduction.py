@@ -114,7 +114,7 @@ def test_a_name_that_is_none(name, tmp_path, monkeypatch):
 
 
 def test_the_nearest_name():
-    with pytest.raises(ConfigError, match="'tabel-1' is unknown; did you mean 'table-1'"):
+    with pytest.raises(ConfigError, match="'tabel-1': unknown; did you mean 'table-1'"):
         find_reproduction("tabel-1")
 
 
@@ -147,13 +147,14 @@ def test_without_a_name_they_are_listed(usage):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["table-1", "--size", "huge"], "size = 'huge': must be small or paper"),
+        (["table-1", "--size", "huge"], "size = 'huge': unknown; known: small, paper"),
         (["table-1", "--size", "paper"], "80 runs take about 5 days on one GPU"),
         (["table-1", "--size", "paper", "--seeds", "0"], "8 runs take about 10.9 hours"),
         (["table-1", "--seeds", "x"], "seeds = 'x'"),
         (["table-1", "--set", "epoch=3"], "did you mean 'epochs'"),
         (["figure-1", "--device", "tpu"], "device: "),
-        (["figure-9"], "did you mean 'figure-4'"),
+        (["figure-9"], "reproduce = 'figure-9': unknown; known: table-1, figure-1, figure-2"),
+        (["figur-long"], "did you mean 'figure-long'"),
     ],
 )
 def test_nonsense_and_days_are_answered_at_once(words, told, usage, tmp_path):

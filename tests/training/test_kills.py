@@ -51,7 +51,7 @@ def test_one_kill_leaves_no_trace(
     flags = [*tiny_flags, "--method", method, "--checkpoint-every", 2, "--out", "killed"]
     killed = program("train", *flags, setup=at_call(target or INSIDE_A_STEP[method], count))
     assert killed.code == -signal.SIGKILL, killed.err
-    resumed = program("train", *flags, "--resume")
+    resumed = program("train", *flags, "--resume-or-start")
     assert resumed.code == 0, resumed.err
     assert outcome(place / "killed") == expected
 
@@ -74,7 +74,7 @@ def test_half_a_line_leaves_no_trace(undisturbed, program, tiny_flags, place, ou
     flags = ["train", *tiny_flags, "--out", "killed"]
     assert program(*flags, setup=HALF_A_LINE).code == -signal.SIGKILL
     assert not (place / "killed" / "metrics.jsonl").read_text().endswith("\n")
-    assert program(*flags, "--resume").code == 0
+    assert program(*flags, "--resume-or-start").code == 0
     assert outcome(place / "killed") == undisturbed()
 
 
@@ -95,13 +95,13 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
     for kill in range(kills):
         target, most = moments.choice(points)
         if target is None:
-            command = start("train", *flags, "--resume")
+            command = start("train", *flags, "--resume-or-start")
             time.sleep(moments.uniform(0, 0.4))
             command.send(signal.SIGKILL)
         else:
             after = moments.random() < 0.5
             setup = at_call(target, moments.randint(1, most), after=after)
-            command = start("train", *flags, "--resume", setup=setup)
+            command = start("train", *flags, "--resume-or-start", setup=setup)
         finished = command.wait()
         assert finished.code == -signal.SIGKILL, (kill, target, finished.err)
 
@@ -121,7 +121,7 @@ def test_many_kills_leave_no_trace(
     flags = [*tiny_flags, "--method", method, "--epochs", epochs]
     flags += ["--checkpoint-every", 3, "--out", "killed"]
     kill_again_and_again(method, kills, start, at_call, flags, seed=kills)
-    resumed = program("train", *flags, "--resume")
+    resumed = program("train", *flags, "--resume-or-start")
     assert resumed.code == 0, resumed.err
     assert outcome(place / "killed") == expected
 
@@ -136,7 +136,7 @@ def test_a_real_process_killed_from_outside(
     moments = random.Random(0)
     for _ in range(kills):
         process = subprocess.Popen(
-            [*command, "--resume"],
+            [*command, "--resume-or-start"],
             cwd=place,
             env=cold_environment,
             stderr=subprocess.PIPE,
@@ -150,5 +150,5 @@ def test_a_real_process_killed_from_outside(
         process.stderr.close()
         assert process.wait() == -signal.SIGKILL
     assert not (place / "killed" / "result.json").exists()
-    assert program("train", *flags, "--resume").code == 0
+    assert program("train", *flags, "--resume-or-start").code == 0
     assert outcome(place / "killed") == expected

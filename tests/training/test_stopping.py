@@ -8,7 +8,12 @@ import pytest
 
 from annealtune.errors import RunStoppedError
 from annealtune.training import run
-from annealtune.training.stopping import StopRequest, stop_on_signals
+from annealtune.training.stopping import (
+    StopRequest,
+    leave_on_signals,
+    stop_on_signals,
+    stop_once_begun,
+)
 from annealtune.training.storage.checkpoint import Checkpoints
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -54,6 +59,19 @@ def test_saves_says_how_to_continue_and_leaves_no_trace(
     if step < 18:
         assert f"continuing at step {step}" in resumed.err
     assert outcome(place / "run") == undisturbed()
+
+
+@pytest.mark.parametrize("number", CODES)
+@pytest.mark.parametrize("target", ["annealtune.training.data:load", "torch:get_num_threads"])
+def test_before_the_run_begins_it_leaves_at_once(number, target, program, at_call, place):
+    flags = ["train", "--model", "mlp-w8", "--train-size", 100, "--out", "run"]
+    stopped = program(*flags, setup=at_call(target, 1, number))
+    assert (stopped.code, stopped.out) == (CODES[number], "")
+    assert stopped.err == (
+        f"annealtune: {number.name}: stopped before the run began; nothing was written\n"
+    )
+    assert [path.name for path in (place / "run").iterdir()] == [".lock"]
+    assert program(*flags, "--epochs", 1).code == 0
 
 
 def test_debug_keeps_the_exit_code(flags, program, at_call):
@@ -120,10 +138,34 @@ class TestStopOnSignals:
             raise KeyError
         assert [signal.getsignal(number) for number in CODES] == before
 
+    def test_until_the_run_begins_nothing_changes(self):
+        before = [signal.getsignal(number) for number in CODES]
+        with stop_once_begun() as stop:
+            assert [signal.getsignal(number) for number in CODES] == before
+            stop.begin()
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.signal_number == signal.SIGINT
+        assert [signal.getsignal(number) for number in CODES] == before
+
+    def test_those_that_leave_at_once_come_back_too(self):
+        before = [signal.getsignal(number) for number in CODES]
+        with leave_on_signals("stopped"):
+            assert not set(before) & {signal.getsignal(number) for number in CODES}
+        assert [signal.getsignal(number) for number in CODES] == before
+
+
+def test_a_run_begins_right_before_it_writes(tiny, place):
+    stop, seen = StopRequest(after_epoch=1), []
+    stop.when_begun.append(lambda: seen.append([path.name for path in place.iterdir()]))
+    with pytest.raises(RunStoppedError):
+        run(tiny(), place, stop=stop)
+    assert seen == [[".lock"]]
+    assert (place / "config.toml").exists()
+
 
 def test_after_so_many_epochs(flags, program, place, undisturbed, outcome):
     for epoch in (1, 2):
-        stopped = program(*flags, "--stop-after", epoch, "--resume")
+        stopped = program(*flags, "--stop-after", epoch, "--resume-or-start")
         assert stopped.code == 0
         assert f"far enough: saved run at step {6 * epoch}, {epoch} of 3 epochs" in stopped.err
         assert not (place / "run" / "result.json").exists()

@@ -33,6 +33,7 @@ COMMANDS = {
     "config": "runs",
     "evaluate": "runs",
     "inspect": "runs",
+    "list": "listing",
     "study": "studies",
     "report": "report",
     "reproduce": "reproduce",
@@ -108,14 +109,18 @@ def _call(words: list[str]) -> Any:
 
 def _is_slow(words: list[str]) -> bool:
     """Tell whether a command will import torch and say nothing for a while."""
-    return COMMANDS.get(words[0]) == "runs" and words[0] != "config" and "--help" not in words
+    is_model = COMMANDS.get(words[0]) in ("runs", "models")
+    return is_model and words[0] != "config" and "--help" not in words
 
 
 def _program() -> Any:
     import typer
     from typer.main import get_command
 
+    from annealtune.cli.help import FullGroup
+
     app = typer.Typer(
+        cls=FullGroup,
         help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
         rich_markup_mode=None,
         epilog="--debug shows the traceback of an error.",

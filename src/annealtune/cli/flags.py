@@ -132,6 +132,21 @@ def read_values(
     return {**values, **flags}
 
 
+def check_has_effect(assignment: str, method: str) -> None:
+    """Refuse to set an option of a method that is not the one of the run.
+
+    Raises:
+        ConfigError: if it is one; a file may have blocks for several methods, a study needs them.
+    """
+    key = assignment.partition("=")[0].strip()
+    block = key.partition(".")[0].replace("_", "-")
+    if block in map(_spelled, _BLOCKS) and block != method:
+        raise ConfigError(
+            f"--set {key}: is an option of {block}, but the method is {method}; add --method "
+            f"{block}, or leave it out"
+        )
+
+
 def _check_meant(name: str) -> None:
     """Refuse the name of a method, data set or model where a file belongs."""
     methods = get_args(RunConfig.model_fields["method"].annotation)

@@ -1,16 +1,31 @@
-"""The help of the commands that train: flags in groups, and the options of the chosen method."""
+"""The help: all commands; flags in groups; the options of the chosen method."""
 
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from annealtune.training.config import DEFAULT_METHOD, from_values, read_toml
 
 _ARGUMENTS = "annealtune.arguments"
 _KEY = "--method"
+_WHOLE = 1000
 _UNBROKEN = "\N{NON-BREAKING HYPHEN}"
+
+
+class FullGroup(TyperGroup):
+    """All commands, each with the whole line about it."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write them, in the order in which they are listed."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(limit=_WHOLE))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        _write_section(formatter, "Commands", rows)
 
 
 class GroupedCommand(TyperCommand):

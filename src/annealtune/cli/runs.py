@@ -14,13 +14,19 @@ from rich.console import Console
 from annealtune.annealing import STRATEGIES
 from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_experiment, complete_names, complete_run
-from annealtune.cli.flags import Assignments, read_values, with_config_flags, write_short_forms
+from annealtune.cli.flags import (
+    Assignments,
+    check_has_effect,
+    read_values,
+    with_config_flags,
+    write_short_forms,
+)
 from annealtune.cli.help import MethodCommand
 from annealtune.cli.waiting import waiting
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
-from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
 if TYPE_CHECKING:
     from annealtune.cli.live_page import LivePage
@@ -114,7 +120,7 @@ def train(
         experiment = out / CONFIG_FILE
     short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
     config = _read_config(experiment, flags, set_, short)
-    run_dir = out or _free_directory(config, goes_on)
+    run_dir = out or _choose_directory(config, goes_on)
     if resume:
         _require_begun(run_dir)
 
@@ -205,7 +211,10 @@ def _read_config(
 ) -> RunConfig:
     values = read_values(file, flags, assignments)
     write_short_forms(values, **short_forms)
-    return from_values(values, str(file or "flags"))
+    config = from_values(values, str(file or "flags"))
+    for assignment in assignments or []:
+        check_has_effect(assignment, config.method)
+    return config
 
 
 def _require_begun(path: Path) -> None:
@@ -216,10 +225,8 @@ def _require_begun(path: Path) -> None:
     """
     if is_run(path):
         return
-    beside = path.parent.iterdir() if path.parent.is_dir() else ()
-    runs = [str(other) for other in beside if is_run(other)]
     raise ConfigError(
-        f"--resume: there is no run in {path}{did_you_mean(str(path), runs) or ';'} "
+        f"--resume: there is no run in {path}{nearest_run(path) or ';'} "
         "annealtune list shows the runs, without --resume a new one starts"
     )
 
@@ -231,11 +238,20 @@ def _live_page(progress: "Progress", run_dir: Path, is_shown: bool) -> "LivePage
     return LivePage(progress, run_dir, show if is_shown else None)
 
 
-def _free_directory(config: RunConfig, resume: bool) -> Path:
+def _choose_directory(config: RunConfig, goes_on: bool) -> Path:
+    """Return where a run goes that has no --out: a free directory, or that of the run to continue.
+
+    Of several with the same name the last one is continued that is not finished.
+    """
     data, model = (name.replace(":", ".") for name in (config.data, config.model))
-    wanted = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
-    path, number = wanted, 1
-    while is_run(path) and not resume:
+    first = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
+    path, number = first, 1
+    runs = []
+    while is_run(path):
+        runs.append(path)
         number += 1
-        path = wanted.with_name(f"{wanted.name}-{number}")
-    return path
+        path = first.with_name(f"{first.name}-{number}")
+    if not goes_on or not runs:
+        return path
+    unfinished = [run for run in runs if not (run / "result.json").exists()]
+    return (unfinished or runs)[-1]

@@ -62,6 +62,7 @@ Jobs = Annotated[
     int | None,
     typer.Option(
         min=1,
+        metavar="N",
         help="Runs at a time; they share the cores.  [default: one per core, 1 on a GPU]",
     ),
 ]
@@ -89,7 +90,8 @@ Search = Annotated[
     ),
 ]
 Reduction = Annotated[
-    int | None, typer.Option(min=2, help="Search: one seed in this many goes on.  [default: 2]")
+    int | None,
+    typer.Option(min=2, metavar="N", help="Search: one seed in this many goes on.  [default: 2]"),
 ]
 FirstRung = Annotated[
     int | None, typer.Option(min=1, metavar="EPOCHS", help="Search: when seeds are first judged.")

@@ -81,7 +81,10 @@ BLOCK = {
         "accept_on = 'accuracy'",
         ["sgd-sa.accept_on: must be one of loss, error or package.module:function, got 'accuracy'"],
     ),
-    "judged nowhere": ("accept_batch = 'previous'", ["'same', 'next' or 'held-out'", "'previous'"]),
+    "judged nowhere": (
+        "accept_batch = 'previous'",
+        ["must be one of same, next, held-out, got 'previous'"],
+    ),
     "held out for nothing": (
         "held_out_fraction = 0.3",
         ["held_out_fraction = 0.3 needs accept_batch = 'held-out', got 'same'"],

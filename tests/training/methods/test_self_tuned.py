@@ -327,7 +327,8 @@ class TestKilled:
     def test_a_process_killed_from_outside_within_the_race(
         self, undisturbed, racing_flags, place, outcome, start, program
     ):
-        flags = [*racing_flags, "--checkpoint-every", "1", "--out", "killed", "--resume"]
+        flags = [*racing_flags, "--checkpoint-every", "1", "--out", "killed"]
+        flags += ["--resume-or-start"]
         process = start(*flags)
         saved = place / "killed" / "checkpoints"
         while len(list(saved.glob("*.json"))) < 2:  # two are kept

@@ -62,7 +62,7 @@ class TestLock:
             time.sleep(0.001)
         holder.send(signal.SIGKILL)
         holder.wait()
-        assert program(*flags, "--resume").code == 0
+        assert program(*flags, "--resume-or-start").code == 0
 
     def test_a_second_run_in_the_same_process_too(self, tiny, place):
         class Meddling(Progress):
@@ -84,10 +84,21 @@ class TestLock:
 
 
 class TestResume:
-    def test_begins_what_has_not_begun(self, program, tiny_flags, place):
-        finished = program("train", *tiny_flags, "--out", "run", "--resume")
-        assert finished.code == 0
-        assert "starting: " in finished.err
+    def test_refuses_what_has_not_begun(self, program, tiny_flags, place):
+        refused = program("train", *tiny_flags, "--out", "run", "--resume")
+        assert refused.code == 2
+        assert refused.err == (
+            "annealtune: --resume: there is no run in run; annealtune list shows the runs, without "
+            "--resume a new one starts\n"
+        )
+        assert not (place / "run").exists()
+
+    def test_a_job_that_is_run_again_begins_it(self, program, tiny_flags, outcome, place):
+        flags = ["train", *tiny_flags, "--out", "run", "--resume-or-start"]
+        begun = program(*flags, "--stop-after", 1)
+        assert (begun.code, "starting: " in begun.err) == (0, True)
+        continued = program(*flags)
+        assert (continued.code, "continuing at step 6: " in continued.err) == (0, True)
 
     def test_ends_at_once_where_all_is_done(self, program, tiny_flags, place, contents):
         flags = ["train", *tiny_flags, "--out", "run"]

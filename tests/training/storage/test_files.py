@@ -57,7 +57,7 @@ def test_full_at_any_write(disk, program, tiny_flags, undisturbed, outcome, size
     expect_one_line(program(*flags), "no space left", "is intact", "--resume")
     assert not list(path.rglob("*.tmp"))
     remount("size=10m")
-    assert program(*flags, "--resume").code == 0
+    assert program(*flags, "--resume-or-start").code == 0
     assert outcome(path / "run") == undisturbed()
 
 
@@ -84,7 +84,7 @@ def test_read_only(disk, program, tiny_flags, contents):
     before = contents(path)
     remount("ro")
     for out in (path / "run", path / "new"):
-        finished = program("train", *tiny_flags, "--out", out, "--resume")
+        finished = program("train", *tiny_flags, "--out", out, "--resume-or-start")
         expect_one_line(finished, "cannot be used as a run directory", "Read-only file system")
     # Looking needs no writing.
     assert program("inspect", path / "run").code == 0
@@ -118,7 +118,7 @@ def test_a_failing_disk(program, tiny_flags, place, undisturbed, outcome, count)
     flags = ["train", *tiny_flags, "--checkpoint-every", 4, "--out", place / "run"]
     failed = program(*flags, setup=FAILING.format(count=count))
     expect_one_line(failed, "Input/output error", "is intact")
-    assert program(*flags, "--resume").code == 0
+    assert program(*flags, "--resume-or-start").code == 0
     assert outcome(place / "run") == undisturbed()
 
 
