@@ -31,11 +31,11 @@ def main() -> None:
     torch.manual_seed(0)
 
     data = load("fashion-mnist", data_dir=options.data_dir)
-    net = build("small-cnn", channels=1, image_size=data.image_size, classes=len(data.classes))
+    net = build("small-cnn", data.task)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
     batches = Batches(
-        data.train_images,
-        data.train_labels,
+        data.train_inputs,
+        data.train_targets,
         batch_size=options.batch_size,
         seed=0,
         mean=data.mean,
@@ -55,7 +55,7 @@ def main() -> None:
 
     share = 100 * loading / epoch
     print(
-        f"{len(data.train_labels):,} images, batch {options.batch_size}, augment "
+        f"{len(data.train_targets):,} images, batch {options.batch_size}, augment "
         f"{options.augment}, {options.threads} thread(s): epoch {epoch:.1f} s, loader "
         f"{loading:.2f} s, share {share:.2f} %"
     )

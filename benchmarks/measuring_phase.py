@@ -44,10 +44,10 @@ KINDS = {
 def best_accuracy(rates: tuple[float, ...], temperature: Automatic, seed: int) -> float:
     """Train once and return the best validation accuracy of an epoch."""
     digits = data.load("digits")
-    training, validation = data.split(len(digits.train_labels), 0.2, 0)
+    training, validation = data.split(len(digits.train_targets), 0.2, 0)
 
     def batches(chosen: torch.Tensor, size: int, *, shuffle: bool) -> data.Batches:
-        images, labels = digits.train_images[chosen], digits.train_labels[chosen]
+        images, labels = digits.train_inputs[chosen], digits.train_targets[chosen]
         scale = {"mean": digits.mean, "std": digits.std, "scale": digits.scale}
         return data.Batches(images, labels, batch_size=size, seed=seed, shuffle=shuffle, **scale)
 

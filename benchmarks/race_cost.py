@@ -28,6 +28,7 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from annealtune import SelfTuner
 from annealtune.training.models import build
+from annealtune.training.task import Task
 from benchmarks.quality.tasks import CHARACTERS, CONTEXT, CharacterTransformer
 
 OUTSIDE_TARGET, RACE_TARGET = 1.02, 1.10
@@ -39,7 +40,7 @@ BASES: dict[str, Callable[[nn.Module], Optimizer]] = {
 
 def convolutional() -> tuple[nn.Module, Tensor, Tensor]:
     """VGG16 at a quarter of its widths, and images that are noise."""
-    net = build("vgg16-w4", channels=3, image_size=(32, 32), classes=10)
+    net = build("vgg16-w4", Task.of_images(channels=3, image_size=(32, 32), classes=10))
     inputs = torch.randn(128, 3, 32, 32).contiguous(memory_format=torch.channels_last)
     return net.to(memory_format=torch.channels_last), inputs, torch.randint(10, (128,))
 

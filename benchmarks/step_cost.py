@@ -37,6 +37,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from annealtune import SGDSA, Automatic, EmbeddedTuner
 from annealtune.annealing import PAPER_RATES, SimulatedAnnealing, Verdict
 from annealtune.training.models import build
+from annealtune.training.task import Task as Learning
 
 COST_TARGET, BOOKKEEPING_TARGET = 1.40, 0.05
 Step = Callable[[], object]
@@ -272,7 +273,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} thread")
-    vgg = build("vgg16-w4", channels=3, image_size=(32, 32), classes=10)
+    vgg = build("vgg16-w4", Learning.of_images(channels=3, image_size=(32, 32), classes=10))
     hidden = [nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU()]
     mlp = nn.Sequential(*hidden, nn.Linear(256, 10))
     nets = [("vgg16-w4", vgg, (3, 32, 32), 1), ("MLP 784-512-256-10", mlp, (784,), 20)]

@@ -12,6 +12,14 @@ import torch
 
 ROOT = Path(__file__).parents[1]
 PATHS = sorted((ROOT / "examples").glob("*.py"))
+# Modules for the program: data and a model, each trained for so many epochs, and what the last
+# line but one must satisfy.
+OWN = {
+    "own_images": (6, r"test accuracy (\d+\.\d+)%", lambda accuracy: accuracy > 85),
+    "own_table": (25, r"^test loss (\d+\.\d+)", lambda loss: loss < 0.6),
+    "own_text": (3, r"test accuracy (\d+\.\d+)%", lambda accuracy: accuracy > 25),
+}
+SCRIPTS = [path for path in PATHS if path.stem not in OWN]
 ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 # For each example a line it prints, and what the numbers in that line must satisfy.
@@ -89,7 +97,7 @@ def keeps_its_promise(name: str, printed: str) -> None:
     assert holds(*map(float, found.groups())), found.group()
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
 def test_an_example_keeps_its_promise(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,4 +127,41 @@ def test_every_example_is_short() -> None:
 
 
 def test_every_promise_has_an_example() -> None:
-    assert PROMISES.keys() == {path.stem for path in PATHS}
+    assert PROMISES.keys() | OWN.keys() == {path.stem for path in PATHS}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_data_trains_through_the_program(
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the very command of its docstring but for the epochs; then its model is exported."""
+    epochs, line, holds = OWN[name]
+    monkeypatch.chdir(ROOT / "examples")
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    train = re.search(r"^ +annealtune (train .*)$", (Path(f"{name}.py")).read_text(), re.MULTILINE)
+    assert train
+    words = re.sub(r"--epochs \d+ --out \w+", f"--epochs {epochs} --out {tmp_path}/run", train[1])
+    with torch.random.fork_rng():
+        printed = run_program(words.split(), capsys, monkeypatch)
+        found = re.search(line, printed, re.MULTILINE)
+        assert found, printed
+        assert holds(float(found[1])), found[0]
+        exported = run_program(["export", f"{tmp_path}/run"], capsys, monkeypatch)
+    assert f"{tmp_path}/run/export/model.pt2" in exported
+
+
+def run_program(
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> str:
+    from annealtune import cli
+
+    monkeypatch.setattr(sys, "argv", ["annealtune", *words])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert not left.value.code, err
+    return out

@@ -11,7 +11,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 PATHS = sorted(path for end in ("py", "pyi") for path in (SOURCE / "annealtune").rglob(f"*.{end}"))
 
 # What each room may import of annealtune besides itself. "(root)" is annealtune/__init__.py: it
-# re-exports everything up to optim, so it stands above optim and below training.
+# re-exports everything up to optim and, from training, `load`, each when it is first used: so it
+# stands above them, and training may still ask it for its version.
 FOR_ALL = {"errors"}
 UP_TO_OPTIM = FOR_ALL | {"annealing", "search", "optim"}
 MAY_IMPORT = {
@@ -19,7 +20,7 @@ MAY_IMPORT = {
     "annealing": FOR_ALL,
     "search": FOR_ALL | {"annealing"},
     "optim": FOR_ALL | {"annealing", "search"},
-    "(root)": UP_TO_OPTIM,
+    "(root)": UP_TO_OPTIM | {"training"},
     "integrations": FOR_ALL | {"annealing", "optim"},
     "training": UP_TO_OPTIM | {"(root)"},
     "studies": UP_TO_OPTIM | {"(root)", "training"},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from annealtune.optim import held_setting
 from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.held_setting import share_of_rate
 from annealtune.optim.loss_watch import EVERY
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.trial.centre import known_centre, relative_centre
@@ -28,8 +28,7 @@ def held(task: Task, base_name: str, rate: float) -> Record:
                 return broken(gradients, rate, minibatches=step)
             average.add()
         loss.backward()
-        left = (task.steps - step) / (held_setting._DECAY * task.steps)
-        write_rate(base, rate * min(1.0, left), task, gradients.network)
+        write_rate(base, rate * share_of_rate(step, task.steps), task, gradients.network)
         base.step()
         base.zero_grad()
     with average.swapped_in(gradients.calibration()):

@@ -37,6 +37,7 @@ from .annealing import (
 )
 from .search import Annealer as Annealer, GeneticSearch as GeneticSearch
 from .optim import WeightPopulation as WeightPopulation
+from .training import load as load
 from .errors import AnnealtuneError as AnnealtuneError, NonFiniteLossError as NonFiniteLossError
 
 __version__: str

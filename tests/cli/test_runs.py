@@ -96,8 +96,8 @@ def images(*, data_dir):
     labels = torch.arange(60) % 3
     return Dataset(
         name="mine", classes=("a", "b", "c"), mean=(0.5,) * 3, std=(0.3,) * 3,
-        train_images=pictures[:40], train_labels=labels[:40],
-        test_images=pictures[40:], test_labels=labels[40:],
+        train_inputs=pictures[:40], train_targets=labels[:40],
+        test_inputs=pictures[40:], test_targets=labels[40:],
     )
 
 def net(*, channels, image_size, classes):
@@ -161,7 +161,7 @@ class TestFactories:
     def test_a_last_minibatch_of_one_image(self, refused, annealtune):
         flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test", "--epochs", 1]
         text = refused("train", *flags, "--train-size", 41, "--batch-size", 20, "--out", "run")
-        assert "batch_size = 20: the last minibatch of 41 images has one image" in text
+        assert "batch_size = 20: the last minibatch of 41 samples has one sample" in text
         code, _, err = annealtune("train", *flags, "--train-size", 42, "--batch-size", 20)
         assert code == 0, err
 

@@ -18,6 +18,7 @@ from annealtune.training.config import from_values
 from annealtune.training.data.randomness import Purpose
 from annealtune.training.runs import run
 from annealtune.training.session import Session
+from annealtune.training.task import Task
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -86,12 +87,14 @@ def by_hand(digits):
         part = data.subset(digits, 200, seed=0)
         chosen, _ = data.split(200, 0.1, seed=0)
         kept, apart = data.split(180, held_out_fraction, 0, Purpose.HELD_OUT_SPLIT)
-        images, labels = part.train_images[chosen], part.train_labels[chosen]
+        images, labels = part.train_inputs[chosen], part.train_targets[chosen]
         common = {"seed": 0, "mean": part.mean, "std": part.std, "scale": part.scale}
         common["channels_last"] = True
         batches = data.Batches(images[kept], labels[kept], batch_size=30, augment=augment, **common)
         torch.manual_seed(0)
-        model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+        model = models.build(
+            "small-cnn-w8", Task.of_images(channels=1, image_size=(8, 8), classes=10)
+        )
         model.to(memory_format=torch.channels_last)
         if not held_out_fraction:
             return model, batches

@@ -169,8 +169,8 @@ class TestLoad:
         assert not any(module.training for module in model.modules())
         digits = data.load("digits")
         batches = data.Batches(
-            digits.test_images,
-            digits.test_labels,
+            digits.test_inputs,
+            digits.test_targets,
             batch_size=360,
             seed=0,
             mean=digits.mean,

@@ -24,7 +24,7 @@ def session(tiny, digits):
 
 
 def images_of(batches) -> Counter:
-    return Counter(image.numpy().tobytes() for image in batches._images)
+    return Counter(image.numpy().tobytes() for image in batches._inputs)
 
 
 def draws(session):
@@ -32,7 +32,7 @@ def draws(session):
     weights = torch.cat([p.flatten() for p in session.model.parameters()])
     dropout = torch.rand(3)
     batches = [labels.tolist() for _, labels in session.train_batches]
-    validation = session.validation_batches._images
+    validation = session.validation_batches._inputs
     picks = [session.method._optimizer._annealing.rng.random() for _ in range(5)]
     return {
         "init_seed": [weights.tolist(), dropout.tolist()],
@@ -90,7 +90,7 @@ class TestMinibatches:
 
     def test_divided_once_is_not_the_order_of_the_files(self, session):
         batches = session(reshuffle=False).train_batches
-        assert self.epochs(session(reshuffle=False))[0][0] != batches._labels[:30].tolist()
+        assert self.epochs(session(reshuffle=False))[0][0] != batches._targets[:30].tolist()
 
 
 class TestSets:
@@ -98,7 +98,7 @@ class TestSets:
         made = session(train_size=None, validation_fraction=0.25)
         training, validation = images_of(made.train_batches), images_of(made.validation_batches)
         assert sum(validation.values()) == round(1437 * 0.25)
-        everything = Counter(image.numpy().tobytes() for image in digits.train_images)
+        everything = Counter(image.numpy().tobytes() for image in digits.train_inputs)
         assert training + validation == everything
 
     def test_the_split_and_the_subset_follow_the_data_seed(self, session):
@@ -123,13 +123,13 @@ class TestSets:
 
     def test_the_papers_protocol(self, session, digits):
         made = session(validate_on="test")
-        assert torch.equal(made.validation_batches._images, digits.test_images)
+        assert torch.equal(made.validation_batches._inputs, digits.test_inputs)
         assert sum(images_of(made.train_batches).values()) == 200  # none is held out
 
     def test_the_test_set_is_whole_and_apart(self, session, digits):
         made = session()
-        assert torch.equal(made.test_batches._images, digits.test_images)
-        assert not torch.equal(made.validation_batches._images, digits.test_images)
+        assert torch.equal(made.test_batches._inputs, digits.test_inputs)
+        assert not torch.equal(made.validation_batches._inputs, digits.test_inputs)
 
 
 @pytest.mark.parametrize("validate_on", ["validation", "test"])

@@ -36,7 +36,7 @@ def flags(tiny_flags):
         (signal.SIGTERM, MINIBATCH, 8, 6, 0),  # in the evaluation of the first
         (signal.SIGINT, MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
         # the test set, after all epochs
-        (signal.SIGTERM, "annealtune.training.runs:evaluate", 1, 18, 3),
+        (signal.SIGTERM, "annealtune.training.session:evaluate", 7, 18, 3),
         # found after the next step
         (signal.SIGTERM, "annealtune.training.session:Session.end_epoch", 2, 13, 2),
         (signal.SIGINT, "annealtune.training.storage.checkpoint:Checkpoints.save", 1, 7, 1),

@@ -45,7 +45,7 @@ class SirenImage(Task):
     batch_size = 256
 
     def load(self) -> None:
-        image = self.sources.dataset("cifar10").test_images[7].float() / 127.5 - 1
+        image = self.sources.dataset("cifar10").test_inputs[7].float() / 127.5 - 1
         line = torch.linspace(-1, 1, 32)
         places = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).reshape(-1, 2)
         self.divide(places, image.reshape(3, 1024).T.contiguous(), 700)

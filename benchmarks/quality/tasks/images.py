@@ -13,8 +13,8 @@ from .task import Part, Sources, Task, generator, perceptron, pretrain
 def fashion(sources: Sources, part: str, count: int, first: int = 0) -> tuple[Tensor, Tensor]:
     """Return images of 14 x 14 pixels and their labels, some of a part in the published order."""
     dataset = sources.dataset("fashion-mnist")
-    images = dataset.train_images if part == "train" else dataset.test_images
-    labels = dataset.train_labels if part == "train" else dataset.test_labels
+    images = dataset.train_inputs if part == "train" else dataset.test_inputs
+    labels = dataset.train_targets if part == "train" else dataset.test_targets
     halved = F.avg_pool2d(images[first : first + count].float() / 255, 2)
     return halved.sub(0.286).div(0.32), labels[first : first + count]
 

@@ -87,8 +87,8 @@ class VisionTransformer(Task):
 def cifar(sources: Sources, part: str, count: int, first: int = 0) -> tuple[Tensor, Tensor]:
     """Return images of CIFAR-10 at half their size and their labels, some of a part in order."""
     dataset = sources.dataset("cifar10")
-    images = dataset.train_images if part == "train" else dataset.test_images
-    labels = dataset.train_labels if part == "train" else dataset.test_labels
+    images = dataset.train_inputs if part == "train" else dataset.test_inputs
+    labels = dataset.train_targets if part == "train" else dataset.test_targets
     halved = F.avg_pool2d(images[first : first + count].float() / 255, 2)
     return halved.sub(0.47).div(0.23), labels[first : first + count]
 

@@ -34,6 +34,8 @@ COMMANDS = {
     "evaluate": "runs",
     "inspect": "runs",
     "list": "listing",
+    "predict": "models",
+    "export": "models",
     "study": "studies",
     "report": "report",
     "reproduce": "reproduce",

@@ -126,7 +126,7 @@ def train(
 
     with waiting(f"loading torch and {config.data}") as line, stop_once_begun() as stop:
         from annealtune.training import run
-        from annealtune.training.progress import Lines, Live, decimal
+        from annealtune.training.progress import Lines, Live, told_scores
 
         console = Console(stderr=True)
         progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
@@ -147,8 +147,7 @@ def train(
                 "the test set chose the best epoch (validate_on = test): its score is optimistic"
             )
         typer.echo(
-            f"test accuracy {result['test_accuracy']:.2%}, "
-            f"test loss {decimal(result['test_loss'])}, "
+            f"{told_scores(result, 'test')}, "
             f"best epoch {result['best_epoch']} of {result['epochs']}"
         )
         typer.echo(f"weights: {run_dir / 'best.safetensors'}")
@@ -181,15 +180,13 @@ def evaluate(
     """Score the best weights of a run on its validation set and on the test set."""
     require_run(run_path)
     with waiting("loading torch"):
+        from annealtune.training.progress import told_scores
         from annealtune.training.runs import score
 
         scores = score(run_path, data_dir)
     typer.echo(f"best epoch {scores['epoch']}")
     for part in ("validation", "test"):
-        typer.echo(
-            f"{part} accuracy {scores[f'{part}_accuracy']:.2%}, "
-            f"{part} loss {scores[f'{part}_loss']:.4f}"
-        )
+        typer.echo(told_scores(scores, part))
 
 
 @app.command("inspect")

@@ -25,6 +25,7 @@ from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_met
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
+from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES: dict[str, Callable[[int], Engine]] = {"local": LocalEngine}
@@ -188,11 +189,16 @@ def tell_outcome(study: Study) -> None:
     typer.echo(f"{study.path}: {told}")
     winner = (study.search or {}).get("winner")
     if winner is not None:
-        typer.echo(
-            f"best {study.vary}: {winner['seed']}, chosen by its validation accuracy "
-            f"{winner['validation_accuracy']:.2%} (epoch {winner['best_epoch']})"
+        quantity = "accuracy" if "test_accuracy" in winner else "loss"
+        chosen_by, reached = (
+            f"{winner[key]:.2%}" if quantity == "accuracy" else decimal(winner[key])
+            for key in (f"validation_{quantity}", f"test_{quantity}")
         )
-        typer.echo(f"on the test set, which chose nothing: {winner['test_accuracy']:.2%}")
+        typer.echo(
+            f"best {study.vary}: {winner['seed']}, chosen by its validation {quantity} "
+            f"{chosen_by} (epoch {winner['best_epoch']})"
+        )
+        typer.echo(f"on the test set, which chose nothing: {reached}")
     typer.echo(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
     failed = [run for run in study.runs if run.status == "failed"]
     if failed:

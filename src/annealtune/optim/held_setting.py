@@ -14,6 +14,16 @@ from annealtune.optim.part import Part
 _DECAY = 0.25
 
 
+def share_of_rate(step: int, total_steps: int) -> float:
+    """Return which share of a held rate a step is made with, counted from 0.
+
+    Example:
+        >>> [share_of_rate(step, 8) for step in (0, 6, 7)]
+        [1.0, 1.0, 0.5]
+    """
+    return min(1.0, max(total_steps - step, 1) / (_DECAY * total_steps))
+
+
 class HeldSetting(Part):
     """The setting of every plain step.
 
@@ -34,8 +44,7 @@ class HeldSetting(Part):
         rate = float(self.setting["lr"]) * share
         if self._total_steps is None:
             return rate
-        left = max(self._total_steps - self.steps, 1)
-        return rate * min(1.0, left / (_DECAY * self._total_steps))
+        return rate * share_of_rate(self.steps, self._total_steps)
 
     def write(self, share: float) -> None:
         """Write all of it into every group, at the present rate."""

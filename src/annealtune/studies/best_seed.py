@@ -25,6 +25,8 @@ from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.files import write_json
 
 KIND = "best-seed"
+# Regression has no accuracy: its loss alone counts.
+_SCORES = ("validation_accuracy", "validation_loss")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +184,7 @@ def _score(run: RunRecord, epochs: int) -> dict[str, Any]:
         {
             "seed": run.seed,
             "best_epoch": record["epoch"],
-            "validation_accuracy": record["validation_accuracy"],
-            "validation_loss": record["validation_loss"],
+            **{key: record[key] for key in _SCORES if key in record},
         }
         for record in run.metrics[:epochs]
     ]
@@ -194,7 +195,7 @@ def _score(run: RunRecord, epochs: int) -> dict[str, Any]:
 
 def _rank(score: dict[str, Any]) -> tuple[float, float]:
     loss = score["validation_loss"]
-    return -score["validation_accuracy"], math.inf if loss is None else loss
+    return -score.get("validation_accuracy", 0.0), math.inf if loss is None else loss
 
 
 def _crown(run: RunRecord, log: dict[str, Any]) -> dict[str, Any]:
@@ -202,6 +203,5 @@ def _crown(run: RunRecord, log: dict[str, Any]) -> dict[str, Any]:
         raise RunError(f"{run.path}: won the search but has no result: {run.reason}")
     return {
         **log["rungs"][-1]["scores"][0],
-        "test_accuracy": run.result["test_accuracy"],
-        "test_loss": run.result["test_loss"],
+        **{key: run.result[key] for key in ("test_accuracy", "test_loss") if key in run.result},
     }

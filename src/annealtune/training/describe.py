@@ -9,7 +9,7 @@ from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
 from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOptions
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.evaluation import rank
-from annealtune.training.progress import decimal, describe
+from annealtune.training.progress import describe, told_scores
 from annealtune.training.storage.directory import RunDirectory
 
 
@@ -43,11 +43,10 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
         rows += _last_weights(_known(records[-1]))
-        best = max(records, key=lambda r: rank(r["validation_accuracy"], r["validation_loss"]))
+        best = max(records, key=lambda r: rank(r.get("validation_accuracy"), r["validation_loss"]))
         rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
     if result:
-        loss = decimal(result["test_loss"])
-        rows.append(("test", f"accuracy {result['test_accuracy']:.2%}, loss {loss}"))
+        rows.append(("test", told_scores(result, "test").replace("test ", "")))
         rows.append(("weights", str(directory.best_weights)))
     sure = "on the CPU: the same config, versions and threads give the same bits"
     unsure = f"not guaranteed on {config.device}: its kernels may sum in any order"

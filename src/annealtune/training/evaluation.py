@@ -9,32 +9,43 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.training.task import Task
 
 
 class Scores(NamedTuple):
-    """Loss and accuracy over a set of images.
+    """Loss and accuracy over a set of samples.
 
     Attributes:
-        loss: mean cross-entropy over the images.
-        accuracy: share of the images whose highest score is their class.
-        paper_loss: sum of the minibatches' mean losses divided by the number of images, the scale
+        loss: mean cross-entropy over the samples or tokens, or mean squared error.
+        accuracy: share of the samples or tokens whose highest score is the right one; None for
+            regression.
+        paper_loss: sum of the minibatches' mean losses divided by the number of samples, the scale
             of the paper's Table 1.
     """
 
     loss: float
-    accuracy: float
+    accuracy: float | None
     paper_loss: float
 
+    def named(self, part: str) -> dict[str, float]:
+        """Return loss and accuracy, if there is one, under the names that records have.
 
-def rank(accuracy: float, loss: float | None) -> tuple[float, float]:
+        Example:
+            >>> Scores(0.5, None, 0.1).named("test")
+            {'test_loss': 0.5}
+        """
+        named = {f"{part}_loss": self.loss}
+        return named if self.accuracy is None else {**named, f"{part}_accuracy": self.accuracy}
+
+
+def rank(accuracy: float | None, loss: float | None) -> tuple[float, float]:
     """Return what is compared to find the best epoch: accuracy first, then the lower loss.
 
-    A loss that is unknown or not a number is the worst.
+    Without an accuracy the loss alone counts. One that is unknown or not a number is the worst.
     """
-    return accuracy, -math.inf if loss is None or math.isnan(loss) else -loss
+    return accuracy or 0.0, -math.inf if loss is None or math.isnan(loss) else -loss
 
 
 @torch.no_grad()
@@ -42,6 +53,7 @@ def evaluate(
     model: nn.Module,
     batches: Iterable[tuple[Tensor, Tensor]],
     autocast: Callable[[], AbstractContextManager[object]],
+    task: Task,
     before_batch: Callable[[], None] = lambda: None,
 ) -> Scores:
     """Score a model; its mode and torch's random numbers are as before afterwards.
@@ -50,20 +62,23 @@ def evaluate(
     """
     training, random_state = model.training, RandomState.capture()
     model.eval()
-    count, correct, loss, batch_means = 0, 0, 0.0, 0.0
+    samples, count, correct, loss, batch_means = 0, 0, 0, 0.0, 0.0
     try:
-        for inputs, labels in batches:
+        for inputs, targets in batches:
             before_batch()
             with autocast():
-                scores = model(inputs)
-            total = F.cross_entropy(scores.float(), labels, reduction="sum").item()
+                outputs = task.arranged(model(inputs))
+            total = task.loss(outputs.float(), targets, reduction="sum").item()
             loss += total
-            batch_means += total / len(labels)
-            correct += int((scores.argmax(1) == labels).sum())
-            count += len(labels)
+            batch_means += total / targets.numel()
+            if task.has_accuracy:
+                correct += int((outputs.argmax(1) == targets).sum())
+            samples += len(targets)
+            count += targets.numel()
     finally:
         model.train(training)
         random_state.restore()  # a model may draw in evaluation too
     if count == 0:
-        return Scores(math.nan, math.nan, math.nan)
-    return Scores(loss / count, correct / count, batch_means / count)
+        return Scores(math.nan, math.nan if task.has_accuracy else None, math.nan)
+    accuracy = correct / count if task.has_accuracy else None
+    return Scores(loss / count, accuracy, batch_means / samples)

@@ -4,7 +4,9 @@ Imports nothing heavy, so that a typo is answered at once.
 """
 
 import importlib
+import inspect
 from collections.abc import Callable
+from typing import NamedTuple
 
 from annealtune.errors import ConfigError, did_you_mean
 
@@ -57,6 +59,43 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
             f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
         )
     return factory
+
+
+class Keywords(NamedTuple):
+    """The keywords that a factory takes.
+
+    Attributes:
+        needed: those without a default.
+        optional: those with one.
+        any: whether it takes every keyword.
+    """
+
+    needed: tuple[str, ...]
+    optional: tuple[str, ...]
+    any: bool
+
+    def take(self, name: str) -> bool:
+        """Tell whether a keyword is among them."""
+        return self.any or name in (*self.needed, *self.optional)
+
+
+def keywords_of(factory: Callable[..., object]) -> Keywords:
+    """Return the keywords that a factory takes; one that does not tell takes every keyword.
+
+    Example:
+        >>> keywords_of(lambda width, *, depth=3: None)
+        Keywords(needed=('width',), optional=('depth',), any=False)
+    """
+    try:
+        parameters = inspect.signature(factory).parameters.values()
+    except (TypeError, ValueError):
+        return Keywords((), (), any=True)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return Keywords(
+        tuple(p.name for p in named if p.default is p.empty),
+        tuple(p.name for p in named if p.default is not p.empty),
+        any=any(p.kind is p.VAR_KEYWORD for p in parameters),
+    )
 
 
 def in_one_line(error: Exception) -> str:

@@ -209,6 +209,20 @@ def decimal(value: float | None) -> str:
     return "not finite" if value is None else f"{value:.4f}"
 
 
+def told_scores(numbers: dict[str, Any], part: str) -> str:
+    """Return accuracy, if there is one, and loss of a part of the data as text.
+
+    Example:
+        >>> told_scores({"test_loss": 0.5, "test_accuracy": 0.9}, "test")
+        'test accuracy 90.00%, test loss 0.5000'
+        >>> told_scores({"test_loss": 0.5}, "test")
+        'test loss 0.5000'
+    """
+    accuracy = numbers.get(f"{part}_accuracy")
+    loss = f"{part} loss {decimal(numbers[f'{part}_loss'])}"
+    return loss if accuracy is None else f"{part} accuracy {accuracy:.2%}, {loss}"
+
+
 def describe(numbers: Mapping[str, Any], width: int | None = None) -> str:
     """Return the numbers a person watches, as one short line.
 

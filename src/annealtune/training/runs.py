@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from torch import nn
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
 from annealtune.training import data
 from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.devices import best_device, is_available
-from annealtune.training.evaluation import evaluate
 from annealtune.training.progress import Progress
-from annealtune.training.session import Best, Session, build_model
+from annealtune.training.session import Best, Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import read_json, write_atomically, write_json
@@ -77,21 +75,6 @@ def run(
             return training.complete()
 
 
-def load(run_dir: Path) -> nn.Module:
-    """Return the best model of a run, in evaluation mode on the CPU.
-
-    Raises:
-        ConfigError: if the directory holds no run.
-        RunError: if there are no best weights, or they are damaged.
-    """
-    directory = RunDirectory(run_dir)
-    config = directory.config()
-    dataset = data.load(config.data, data_dir=config.data_dir, image_size=config.image_size)
-    model = build_model(config, dataset)
-    directory.load_best(model)
-    return model.eval()
-
-
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     """Score the best weights of a run on its validation set and on the test set."""
     directory = RunDirectory(run_dir)
@@ -105,8 +88,7 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
     parts = {"validation": session.validation_batches, "test": session.test_batches}
     for name, batches in parts.items():
-        result = evaluate(session.network, batches, session.autocast)
-        scores |= {f"{name}_loss": result.loss, f"{name}_accuracy": result.accuracy}
+        scores |= session.score(batches).named(name)
     return scores
 
 
@@ -135,6 +117,7 @@ class _Run:
             facts |= {} if command is None else {"command": command}
             text = config.to_toml(facts)
             write_atomically(directory.config_file, text.encode())
+        directory.note_task(self.session.task)
         self._saved_at = time.monotonic()
 
     def complete(self) -> dict[str, Any]:
@@ -167,11 +150,7 @@ class _Run:
                 training, validation = session.scores(self._leave_saved_if_asked)
                 if session.best.is_beaten_by(validation) or session.epoch == 0:
                     best = Best(session.epoch + 1, validation.accuracy, validation.loss)
-                    facts = {
-                        "epoch": best.epoch,
-                        "validation_loss": best.loss,
-                        "validation_accuracy": best.accuracy,
-                    }
+                    facts = {"epoch": best.epoch, **validation.named("validation")}
                     self.directory.save_best(session.model, facts)
                     session.best = best
         except RunStoppedError:
@@ -193,19 +172,18 @@ class _Run:
         last = self.directory.metrics.read()[-1]
         races = [race.to_dict() for race in session.method.races]
         facts = self.directory.load_best(session.model)
-        test = evaluate(
-            session.network, session.test_batches, session.autocast, self._leave_saved_if_asked
-        )
+        test = session.score(session.test_batches, self._leave_saved_if_asked)
         result: dict[str, Any] = {
             "epochs": session.epoch,
             "steps": session.step,
             "best_epoch": facts["epoch"],
-            "best_validation_loss": facts["validation_loss"],
-            "best_validation_accuracy": facts["validation_accuracy"],
-            "last_validation_loss": last["validation_loss"],
-            "last_validation_accuracy": last["validation_accuracy"],
-            "test_loss": test.loss,
-            "test_accuracy": test.accuracy,
+            **{
+                f"{when}_{name}": record[name]
+                for when, record in (("best", facts), ("last", last))
+                for name in ("validation_loss", "validation_accuracy")
+                if name in record
+            },
+            **test.named("test"),
             "validated_on": self.config.validate_on,
             **{name: last[name] for name in _ALSO_IN_RESULT if name in last},
             **({"races": races} if races else {}),

@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
@@ -21,8 +21,10 @@ from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
+from annealtune.training.data.batches import Samples
 from annealtune.training.data.parts import divide
 from annealtune.training.evaluation import Scores, evaluate, rank
+from annealtune.training.fitting import check_task
 from annealtune.training.methods.counted_minibatch import CountedMinibatch
 from annealtune.training.methods.loop_options import LoopOptions
 from annealtune.training.storage.records import EpochTally
@@ -32,23 +34,12 @@ _RECALIBRATED_ON = 50
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def build_model(config: RunConfig, dataset: data.Dataset) -> nn.Module:
-    """Build the model of a config for its data."""
-    return models.build(
-        config.model,
-        channels=dataset.channels,
-        image_size=dataset.image_size,
-        classes=len(dataset.classes),
-        pad=config.pad,
-    )
-
-
 @dataclasses.dataclass
 class Best:
-    """The best epoch so far, by validation accuracy and then by validation loss."""
+    """The best epoch so far, by validation accuracy, if there is one, then by validation loss."""
 
     epoch: int = 0
-    accuracy: float = -1.0
+    accuracy: float | None = -1.0
     loss: float = float("inf")
 
     def is_beaten_by(self, scores: Scores) -> bool:
@@ -65,12 +56,15 @@ class Session:
 
     def __init__(self, config: RunConfig, dataset: data.Dataset) -> None:
         self.config = config
+        self.task = dataset.task
+        check_task(config, self.task)
         self.device = torch.device(config.device)
         torch.manual_seed(config.seeds["init_seed"])
-        self.model = build_model(config, dataset).to(self.device)
+        self.model = models.build(config.model, self.task, pad=config.pad).to(self.device)
         self.channels_last = config.channels_last
         if self.channels_last is None:
-            self.channels_last = any(isinstance(m, nn.Conv2d) for m in self.model.modules())
+            convolves = any(isinstance(m, nn.Conv2d) for m in self.model.modules())
+            self.channels_last = convolves and self.task.is_image
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.network = self.model
@@ -140,18 +134,17 @@ class Session:
     def scores(self, check: Callable[[], None]) -> tuple[Scores, Scores]:
         """Return the scores on a sample of the training set and on the validation set."""
         sample = self.train_batches.sample(self.config.train_sample, epoch=self.epoch)
-        training = evaluate(self.network, sample, self.autocast, check)
-        return training, evaluate(self.network, self.validation_batches, self.autocast, check)
+        return self.score(sample, check), self.score(self.validation_batches, check)
+
+    def score(self, batches: Iterable[Samples], check: Callable[[], None] = lambda: None) -> Scores:
+        """Return the scores of the present weights on some minibatches."""
+        return evaluate(self.network, batches, self.autocast, self.task, check)
 
     def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
         """Return what the last weights score on the validation set, where an average is judged."""
         if not self.method.averages:
             return {}
-        last = evaluate(self.network, self.validation_batches, self.autocast, check)
-        return {
-            "last_weights_validation_loss": last.loss,
-            "last_weights_validation_accuracy": last.accuracy,
-        }
+        return self.score(self.validation_batches, check).named("last_weights_validation")
 
     def end_epoch(self, training: Scores, validation: Scores) -> dict[str, Any]:
         """Close the epoch: cool, count, and return its record."""
@@ -160,10 +153,8 @@ class Session:
             "step": self.step,
             **self.tally.metrics(),
             **self.method.readings(),
-            "train_eval_loss": training.loss,
-            "train_eval_accuracy": training.accuracy,
-            "validation_loss": validation.loss,
-            "validation_accuracy": validation.accuracy,
+            **training.named("train_eval"),
+            **validation.named("validation"),
             "validation_paper_loss": validation.paper_loss,
             "forwards": self.forwards,
             "backwards": self.backwards,
@@ -202,13 +193,14 @@ class Session:
         RandomState(**state["random"]).restore()
 
     def _minibatches(self) -> Iterator[CountedMinibatch]:
-        """Yield what is left of the epoch; the method settles first how the images are changed."""
+        """Yield what is left of the epoch; the method settles first how images are changed."""
         held_out = itertools.chain.from_iterable(itertools.repeat(self.held_out or [None]))
         source = iter(self.train_batches)
         for _ in range(self.train_batches.left):
             self.method.prepare()
             yield CountedMinibatch(
                 self.network,
+                self.task,
                 next(source),
                 next(held_out),
                 self.autocast,
@@ -217,25 +209,25 @@ class Session:
         next(source, None)  # the end of this epoch is the start of the next one
 
     def _check_smallest_minibatches(self) -> None:
-        """Find out before the first epoch whether a minibatch of one image can be evaluated."""
+        """Find out before the first epoch whether a minibatch of one sample can be evaluated."""
         count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
         if (count - 1) % batch_size == 0:
-            self._check_one_image(
-                f"batch_size = {batch_size}: the last minibatch of {count} images has one image",
+            self._check_one_sample(
+                f"batch_size = {batch_size}: the last minibatch of {count} samples has one sample",
                 "choose another batch_size or train_size",
             )
         if self.held_out is not None and self.held_out.batch_size == 1:
-            self._check_one_image(
+            self._check_one_sample(
                 f"{self.config.method}.held_out_fraction: a minibatch that is held out has one "
-                "image",
+                "sample",
                 "choose a larger held_out_fraction",
             )
 
-    def _check_one_image(self, fault: str, remedy: str) -> None:
-        image, _ = next(self.train_batches.sample(1, epoch=0))
+    def _check_one_sample(self, fault: str, remedy: str) -> None:
+        inputs, _ = next(self.train_batches.sample(1, epoch=0))
         try:
             with torch.random.fork_rng(), torch.no_grad():
-                copy.deepcopy(self.model).train()(image[:1])
+                copy.deepcopy(self.model).train()(inputs[:1])
         except ValueError as error:  # BatchNorm has no deviation to divide by
             raise ConfigError(
                 f"{fault}, too few for {self.config.model}; {remedy} ({error})"

@@ -32,7 +32,7 @@ class TestRefusals:
             ),
             (
                 {"adamw": {"xyz": 1}},
-                "config: adamw.xyz: unknown key; known keys: lr, weight_decay",
+                "config: adamw.xyz: unknown key; known keys: lr, weight_decay, schedule",
             ),
         ],
     )

@@ -192,18 +192,18 @@ def test_a_state_outside_the_epoch_is_refused(change) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make(batch_size=0), "23 images give no minibatch of 0"),
-        (lambda: make(batch_size=24, drop_last=True), "23 images give no minibatch of 24"),
+        (lambda: make(batch_size=0), "23 samples give no minibatch of 0"),
+        (lambda: make(batch_size=24, drop_last=True), "23 samples give no minibatch of 24"),
         (lambda: make(mean=(0.5,)), "each of the 3 channels"),
         (lambda: list(make(seed=-1)), "must not be negative, got -1"),
         (lambda: list(make().sample(0, epoch=0)), "must be positive, got 0"),
         (
-            lambda: Batches(IMAGES.float(), LABELS, batch_size=1, seed=0, mean=MEAN, std=STD),
-            "uint8 images.*got torch.float32",
+            lambda: Batches(IMAGES.double(), LABELS, batch_size=1, seed=0, mean=MEAN, std=STD),
+            "float32 or int64 inputs.*got torch.float64",
         ),
         (
             lambda: Batches(IMAGES, LABELS[1:], batch_size=1, seed=0, mean=MEAN, std=STD),
-            "22 labels",
+            "22 targets",
         ),
     ],
 )

@@ -12,10 +12,10 @@ IMAGES = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1).expand(20, 1, 4, 
 LABELS = torch.arange(20) % 3
 GOOD = {
     "name": "made-up",
-    "train_images": IMAGES,
-    "train_labels": LABELS,
-    "test_images": IMAGES[:5],
-    "test_labels": LABELS[:5],
+    "train_inputs": IMAGES,
+    "train_targets": LABELS,
+    "test_inputs": IMAGES[:5],
+    "test_targets": LABELS[:5],
     "classes": ("a", "b", "c"),
     "mean": (0.5,),
     "std": (0.25,),
@@ -24,7 +24,12 @@ GOOD = {
 
 def test_channels_and_size_are_those_of_the_images() -> None:
     dataset = Dataset(**GOOD)
-    assert (dataset.channels, dataset.image_size, dataset.scale) == (1, (4, 6), 255.0)
+    assert dataset.task.told() == {
+        "input_shape": (1, 4, 6),
+        "channels": 1,
+        "image_size": (4, 6),
+        "classes": 3,
+    }
     with pytest.raises(dataclasses.FrozenInstanceError):
         dataset.name = "other"
 
@@ -32,14 +37,19 @@ def test_channels_and_size_are_those_of_the_images() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"train_images": IMAGES.float()}, TypeError, "must be uint8 and int64, got torch.float32"),
-        ({"test_labels": LABELS[:5].int()}, TypeError, "uint8 and int64.*torch.int32"),
-        ({"train_images": IMAGES[:, 0]}, ValueError, r"train_images.*got \(20, 4, 6\)"),
-        ({"test_images": IMAGES[:0]}, ValueError, r"none of them 0, got \(0, 1, 4, 6\)"),
-        ({"train_labels": LABELS[:19]}, ValueError, r"each of the 20 images.*\(19,\)"),
-        ({"train_labels": LABELS + 1}, ValueError, "train_labels.*0..2, got 3"),
-        ({"test_labels": LABELS[:5] - 1}, ValueError, "test_labels.*0..2, got -1"),
-        ({"test_images": IMAGES[:5, :, :3]}, ValueError, r"\(1, 4, 6\) and \(1, 3, 6\)"),
+        (
+            {"train_inputs": IMAGES.float()},
+            TypeError,
+            "dtype, got torch.float32 and torch.uint8",
+        ),
+        ({"train_inputs": IMAGES.double()}, TypeError, "or int64, got torch.float64"),
+        ({"test_targets": LABELS[:5].int()}, TypeError, "int64 for classification.*torch.int32"),
+        ({"train_inputs": IMAGES[:, 0]}, ValueError, r"train_inputs.*got \(20, 4, 6\)"),
+        ({"test_inputs": IMAGES[:0]}, ValueError, r"none of them 0, got \(0, 1, 4, 6\)"),
+        ({"train_targets": LABELS[:19]}, ValueError, r"each of the 20 samples.*\(19,\)"),
+        ({"train_targets": LABELS + 1}, ValueError, "train_targets.*0..2, got 3"),
+        ({"test_targets": LABELS[:5] - 1}, ValueError, "test_targets.*0..2, got -1"),
+        ({"test_inputs": IMAGES[:5, :, :3]}, ValueError, r"\(1, 4, 6\) and \(1, 3, 6\)"),
         ({"classes": ("a",)}, ValueError, "two or more different names"),
         ({"classes": ("a", "b", "a")}, ValueError, "two or more different names"),
         ({"mean": (0.5, 0.5)}, ValueError, "mean=...*each of the 1 channels"),
@@ -56,12 +66,12 @@ def test_what_does_not_fit_together_is_refused(change, error, message) -> None:
 def test_a_subset_is_fixed_by_its_seed_and_lies_within_a_larger_one() -> None:
     dataset = Dataset(**GOOD)
     small, large = subset(dataset, 4, seed=1), subset(dataset, 9, seed=1)
-    assert torch.equal(small.train_images, large.train_images[:4])
-    assert torch.equal(small.train_labels, small.train_images[:, 0, 0, 0].long() % 3)
-    assert small.train_images[:, 0, 0, 0].unique().numel() == 4
-    assert small.test_images is dataset.test_images
-    assert not torch.equal(small.train_images, subset(dataset, 4, seed=2).train_images)
-    assert len(subset(dataset, 20, seed=0).train_labels) == 20
+    assert torch.equal(small.train_inputs, large.train_inputs[:4])
+    assert torch.equal(small.train_targets, small.train_inputs[:, 0, 0, 0].long() % 3)
+    assert small.train_inputs[:, 0, 0, 0].unique().numel() == 4
+    assert small.test_inputs is dataset.test_inputs
+    assert not torch.equal(small.train_inputs, subset(dataset, 4, seed=2).train_inputs)
+    assert len(subset(dataset, 20, seed=0).train_targets) == 20
 
 
 @pytest.mark.parametrize("size", [0, 21, -1])

@@ -29,11 +29,11 @@ def test_train_and_test_are_read_in_order_of_name(folder) -> None:
     (folder / "train" / "cat" / "notes.txt").write_text("not a picture")
     data = load("image-folder", data_dir=folder)
     assert data.classes == ("cat", "dog")
-    assert data.train_images.shape == (8, 3, 6, 5)
-    assert data.train_images[:, 0, 0, 0].tolist() == [10, 11, 12, 13, 20, 21, 22, 23]
-    assert data.train_labels.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
-    assert data.test_images[:, 0, 0, 0].tolist() == [100, 200]
-    assert data.test_labels.tolist() == [0, 1]
+    assert data.train_inputs.shape == (8, 3, 6, 5)
+    assert data.train_inputs[:, 0, 0, 0].tolist() == [10, 11, 12, 13, 20, 21, 22, 23]
+    assert data.train_targets.tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    assert data.test_inputs[:, 0, 0, 0].tolist() == [100, 200]
+    assert data.test_targets.tolist() == [0, 1]
 
 
 def test_mean_and_deviation_are_those_of_the_training_pictures(folder) -> None:
@@ -47,9 +47,9 @@ def test_grey_pictures_have_one_channel(tmp_path) -> None:
     for part in ("train", "test"):
         for name in ("a", "b"):
             picture(tmp_path / part / name / "0.png", 7, mode="L")
-    assert load("image-folder", data_dir=tmp_path).train_images.shape == (2, 1, 6, 5)
+    assert load("image-folder", data_dir=tmp_path).train_inputs.shape == (2, 1, 6, 5)
     picture(tmp_path / "test" / "b" / "1.png", 7)
-    assert load("image-folder", data_dir=tmp_path).train_images.shape == (2, 3, 6, 5)
+    assert load("image-folder", data_dir=tmp_path).train_inputs.shape == (2, 3, 6, 5)
 
 
 @pytest.mark.parametrize("layout", ["train", "."])
@@ -57,10 +57,10 @@ def test_one_set_is_cut_the_same_way_each_time(tmp_path, layout) -> None:
     for number in range(20):
         picture(tmp_path / layout / "ab"[number % 2] / f"{number:02}.png", number)
     data, again = (load("image-folder", data_dir=tmp_path) for _ in range(2))
-    assert data.train_labels.bincount().tolist() == [8, 8]
-    assert data.test_labels.bincount().tolist() == [2, 2]
-    assert data.test_images.equal(again.test_images)
-    shown = [*data.train_images[:, 0, 0, 0].tolist(), *data.test_images[:, 0, 0, 0].tolist()]
+    assert data.train_targets.bincount().tolist() == [8, 8]
+    assert data.test_targets.bincount().tolist() == [2, 2]
+    assert data.test_inputs.equal(again.test_inputs)
+    shown = [*data.train_inputs[:, 0, 0, 0].tolist(), *data.test_inputs[:, 0, 0, 0].tolist()]
     assert sorted(shown) == list(range(20))
 
 
@@ -70,7 +70,7 @@ def test_pictures_of_several_sizes_need_the_key(folder) -> None:
     with pytest.raises(DataError, match=message):
         load("image-folder", data_dir=folder)
     data = load("image-folder", data_dir=folder, image_size=(12, 8))
-    assert data.test_images.shape == (3, 3, 12, 8)
+    assert data.test_inputs.shape == (3, 3, 12, 8)
 
 
 def spoil_train(folder):

@@ -14,17 +14,17 @@ FACTORY = f"{__name__}_factories"
 
 def test_digits_are_1437_and_360_images_always_the_same() -> None:
     data = load("digits")
-    assert data.train_images.shape == (1437, 1, 8, 8)
-    assert data.test_images.shape == (360, 1, 8, 8)
-    assert int(data.train_images.max()) == 16 == data.scale
-    assert data.test_labels.bincount().tolist() == [36, 36, 35, 37, 36, 37, 36, 36, 35, 36]
+    assert data.train_inputs.shape == (1437, 1, 8, 8)
+    assert data.test_inputs.shape == (360, 1, 8, 8)
+    assert int(data.train_inputs.max()) == 16 == data.scale
+    assert data.test_targets.bincount().tolist() == [36, 36, 35, 37, 36, 37, 36, 36, 35, 36]
     # No library can change the split unnoticed.
-    assert data.test_labels[:8].tolist() == [7, 6, 3, 7, 7, 3, 2, 8]
-    assert data.test_images.sum(dtype=torch.int64) == 112_350
+    assert data.test_targets[:8].tolist() == [7, 6, 3, 7, 7, 3, 2, 8]
+    assert data.test_inputs.sum(dtype=torch.int64) == 112_350
 
 
 def test_digits_are_normalised_by_their_own_mean_and_deviation() -> None:
-    pixels = load("digits").train_images.double() / 16
+    pixels = load("digits").train_inputs.double() / 16
     assert round(float(pixels.mean()), 4) == digits.MEAN
     assert round(float(pixels.std()), 4) == digits.STD
 
@@ -96,8 +96,8 @@ def test_a_factory_gets_the_directory_and_gives_the_data(factories, tmp_path) ->
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
-        ("no_dataset", DataError, "must return annealtune.training.data.Dataset, got tuple"),
-        ("wrong_labels", DataError, r"failed: ValueError: Dataset\(train_labels=...\).*got 2"),
+        ("no_dataset", DataError, "train must be a tuple .inputs, targets.*got torch.uint8"),
+        ("wrong_labels", DataError, r"failed: ValueError: Dataset\(train_targets=...\).*got 2"),
         ("nothing", ConfigError, "has no 'nothing'"),
     ],
 )
@@ -116,11 +116,11 @@ def test_a_wrong_factory_is_explained(factories, name, error, message) -> None:
 )
 def test_the_real_data_is_complete(real_data, name, train_shape, mean) -> None:
     data = load(name, data_dir=real_data)
-    assert data.train_images.shape == train_shape
-    assert data.test_images.shape == (10_000, *train_shape[1:])
-    assert data.train_labels.bincount().tolist() == [len(data.train_images) // 10] * 10
-    assert data.test_labels.bincount().tolist() == [1000] * 10
-    pixels = data.train_images.to(torch.float32) / 255
+    assert data.train_inputs.shape == train_shape
+    assert data.test_inputs.shape == (10_000, *train_shape[1:])
+    assert data.train_targets.bincount().tolist() == [len(data.train_inputs) // 10] * 10
+    assert data.test_targets.bincount().tolist() == [1000] * 10
+    pixels = data.train_inputs.to(torch.float32) / 255
     assert pixels.mean((0, 2, 3)).tolist() == pytest.approx(mean, abs=5e-5)
     assert pixels.std((0, 2, 3)).tolist() == pytest.approx(data.std, abs=1e-3)
 

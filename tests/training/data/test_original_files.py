@@ -25,10 +25,10 @@ class TestFashionMNIST:
         files, contents = tiny_fashion
         write(tmp_path / folder, contents)
         data = fashion_mnist.load(tmp_path, files=files)
-        assert data.train_images.shape == (12, 1, 28, 28)
-        assert data.test_labels.tolist() == [0, 1, 2, 3, 4]
+        assert data.train_inputs.shape == (12, 1, 28, 28)
+        assert data.test_targets.tolist() == [0, 1, 2, 3, 4]
         pixels = gzip.decompress(contents["train-images-idx3-ubyte.gz"])[16:]
-        assert data.train_images.numpy().tobytes() == pixels
+        assert data.train_inputs.numpy().tobytes() == pixels
 
     def test_a_flipped_byte_is_found(self, tiny_fashion, tmp_path) -> None:
         files, contents = tiny_fashion
@@ -56,7 +56,7 @@ class TestFashionMNIST:
         write(folder, {key: content for key, content in contents.items() if key != name})
         with pytest.raises(DataError, match=f"looked for {folder / name}"):
             fashion_mnist.load(tmp_path, files=files)
-        assert len(fashion_mnist.load(tmp_path, download=True, files=files).train_labels) == 12
+        assert len(fashion_mnist.load(tmp_path, download=True, files=files).train_targets) == 12
         assert len(server.requests) == 1
 
     @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ class TestCIFAR10:
         publication, _, batches = tiny_cifar
         write(tmp_path / folder, batches)
         data = cifar10.load(tmp_path, publication=publication)
-        assert data.train_images.shape == (20, 3, 32, 32)
-        assert data.test_images.shape == (4, 3, 32, 32)
+        assert data.train_inputs.shape == (20, 3, 32, 32)
+        assert data.test_inputs.shape == (4, 3, 32, 32)
         second = batches["data_batch_2.bin"]
-        assert int(data.train_labels[4]) == second[0]
-        assert data.train_images[4].numpy().tobytes() == second[1 : cifar10.RECORD]
-        assert data.test_images[0].numpy().tobytes() == batches["test_batch.bin"][1:3073]
-        assert data.train_images.is_contiguous()
+        assert int(data.train_targets[4]) == second[0]
+        assert data.train_inputs[4].numpy().tobytes() == second[1 : cifar10.RECORD]
+        assert data.test_inputs[0].numpy().tobytes() == batches["test_batch.bin"][1:3073]
+        assert data.train_inputs.is_contiguous()
 
     def test_the_archive_gives_the_same(self, tiny_cifar, tmp_path) -> None:
         publication, archive, batches = tiny_cifar
@@ -99,8 +99,8 @@ class TestCIFAR10:
         write(tmp_path / "unpacked", batches)
         packed = cifar10.load(tmp_path / "packed", publication=publication)
         unpacked = cifar10.load(tmp_path / "unpacked", publication=publication)
-        assert packed.train_images.equal(unpacked.train_images)
-        assert packed.test_labels.equal(unpacked.test_labels)
+        assert packed.train_inputs.equal(unpacked.train_inputs)
+        assert packed.test_targets.equal(unpacked.test_targets)
         assert [path.name for path in (tmp_path / "packed").iterdir()] == ["cifar-10-binary.tar.gz"]
 
     def test_the_archive_is_downloaded(self, tiny_cifar, tmp_path, server) -> None:
@@ -113,9 +113,9 @@ class TestCIFAR10:
         data = cifar10.load(
             tmp_path, download=True, publication=publication, progress=lambda *n: told.append(n)
         )
-        assert len(data.train_labels) == 20
+        assert len(data.train_targets) == 20
         assert told[-1] == ("cifar-10-binary.tar.gz", len(archive), len(archive))
-        assert len(cifar10.load(tmp_path, publication=publication).train_labels) == 20
+        assert len(cifar10.load(tmp_path, publication=publication).train_targets) == 20
 
     def test_a_flipped_byte_in_a_batch_is_found(self, tiny_cifar, tmp_path) -> None:
         publication, _, batches = tiny_cifar
@@ -152,7 +152,7 @@ class TestCIFAR10:
         self, tiny_cifar, tmp_path
     ) -> None:
         write(tmp_path, {**tiny_cifar[2], "cifar-10-python.tar.gz": b""})
-        assert len(cifar10.load(tmp_path, publication=tiny_cifar[0]).train_labels) == 20
+        assert len(cifar10.load(tmp_path, publication=tiny_cifar[0]).train_targets) == 20
 
     def test_an_incomplete_folder_names_what_is_missing(self, tiny_cifar, tmp_path) -> None:
         batches = {k: v for k, v in tiny_cifar[2].items() if k != "data_batch_3.bin"}

@@ -18,7 +18,7 @@ JUDGES = """
 import torch
 
 def wrong(model, minibatch):
-    assert minibatch._fields == ("inputs", "labels")
+    assert minibatch._fields == ("inputs", "targets")
     return (model(minibatch.inputs).argmax(1) != minibatch.labels).sum()
 
 def empty(model, minibatch):
@@ -159,10 +159,10 @@ def numbered(count):
     labels = torch.arange(count + 20) % 10
     return Dataset(
         name="numbered",
-        train_images=images[:count],
-        train_labels=labels[:count],
-        test_images=images[count:],
-        test_labels=labels[count:],
+        train_inputs=images[:count],
+        train_targets=labels[:count],
+        test_inputs=images[count:],
+        test_targets=labels[count:],
         classes=tuple("0123456789"),
         mean=(0.5,),
         std=(0.5,),
@@ -170,7 +170,7 @@ def numbered(count):
 
 
 def numbers(batches):
-    pixels = batches._images[:, 0, 0].long()
+    pixels = batches._inputs[:, 0, 0].long()
     return set((pixels[:, 0] + 256 * pixels[:, 2]).tolist())
 
 
@@ -229,7 +229,7 @@ def test_smoothed_labels_do_not_reach_the_images_held_out(session):
     ("share", "message"),
     [
         (0.001, r"sgd-sa\.held_out_fraction = 0\.001: .*leave one of the two sets empty"),
-        (0.005, r"sgd-sa\.held_out_fraction: .* has one image, too few for resnet18-w16"),
+        (0.005, r"sgd-sa\.held_out_fraction: .* has one sample, too few for resnet18-w16"),
     ],
 )
 def test_too_few_of_them_are_refused(session, share, message):

@@ -14,6 +14,7 @@ from annealtune.training import data, methods, models, run
 from annealtune.training.config import MethodName
 from annealtune.training.progress import Progress
 from annealtune.training.session import Session
+from annealtune.training.task import Task
 
 METHODS = MethodName.__args__
 
@@ -56,8 +57,8 @@ def by_hand(digits, optimizer, epochs=3, objective="loss"):
     part = data.subset(digits, 200, seed=0)
     chosen, _ = data.split(200, 0.1, seed=0)
     batches = data.Batches(
-        part.train_images[chosen],
-        part.train_labels[chosen],
+        part.train_inputs[chosen],
+        part.train_targets[chosen],
         batch_size=30,
         seed=0,
         mean=part.mean,
@@ -66,7 +67,7 @@ def by_hand(digits, optimizer, epochs=3, objective="loss"):
         channels_last=True,
     )
     torch.manual_seed(0)
-    model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+    model = models.build("small-cnn-w8", Task.of_images(channels=1, image_size=(8, 8), classes=10))
     model.to(memory_format=torch.channels_last)
     made = optimizer(model)
     for _ in range(epochs):

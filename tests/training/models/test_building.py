@@ -12,6 +12,7 @@ import annealtune
 from annealtune.errors import ConfigError
 from annealtune.training.config.names import ARCHITECTURES, padded_size, parse
 from annealtune.training.models import build
+from annealtune.training.task import Task
 
 FACTORY = f"{__name__}_factories"
 
@@ -30,6 +31,10 @@ class Lopsided(nn.Module):
         return torch.zeros(len(images), self.classes)
 
 
+def fails(channels):
+    raise ZeroDivisionError("no")
+
+
 @pytest.fixture(autouse=True)
 def factories(monkeypatch):
     """A module that can be imported by name, as a user's own would be."""
@@ -43,6 +48,8 @@ def factories(monkeypatch):
     module.too_wide = lambda **_: nn.Linear(99, 10)
     module.no_module = lambda **_: "a string"
     module.no_keywords = lambda: nn.Identity()
+    module.fails = fails
+    module.wants_more = lambda channels, width, clases, depth=3: nn.Identity()
     module.number = 3
     monkeypatch.setitem(sys.modules, FACTORY, module)
 
@@ -57,7 +64,7 @@ class _Tuple(nn.Module):
     ("channels", "image_size"), [(1, (8, 8)), (1, (28, 28)), (3, (32, 32)), (3, (40, 64))]
 )
 def test_every_net_takes_every_sensible_image(name, channels, image_size) -> None:
-    net = build(name, channels=channels, image_size=image_size, classes=7)
+    net = build(name, Task.of_images(channels=channels, image_size=image_size, classes=7))
     scores = net(torch.randn(4, channels, *image_size))
     assert scores.shape == (4, 7)
     scores.sum().backward()
@@ -68,7 +75,7 @@ def test_every_net_takes_every_sensible_image(name, channels, image_size) -> Non
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_the_widest_divisor_that_parses_is_the_widest_that_builds(name: str) -> None:
     narrowest = ARCHITECTURES[name].narrowest
-    build(f"{name}-w{narrowest}", channels=1, image_size=(8, 8), classes=2)
+    build(f"{name}-w{narrowest}", Task.of_images(channels=1, image_size=(8, 8), classes=2))
     with pytest.raises(ConfigError, match=f"use -w1 to -w{narrowest}"):
         parse(f"{name}-w{narrowest + 1}")
     with pytest.raises(ConfigError, match="-w0 divides"):
@@ -79,7 +86,7 @@ def test_the_widest_divisor_that_parses_is_the_widest_that_builds(name: str) -> 
 def test_the_same_seed_gives_the_same_weights(name: str) -> None:
     def weights(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
-        net = build(name, channels=1, image_size=(8, 8), classes=10)
+        net = build(name, Task.of_images(channels=1, image_size=(8, 8), classes=10))
         return nn.utils.parameters_to_vector(net.parameters())
 
     with torch.random.fork_rng():
@@ -89,7 +96,7 @@ def test_the_same_seed_gives_the_same_weights(name: str) -> None:
 
 def test_the_output_check_leaves_no_trace() -> None:
     before = torch.get_rng_state()
-    net = build(f"{FACTORY}:fits", channels=1, image_size=(8, 8), classes=3)
+    net = build(f"{FACTORY}:fits", Task.of_images(channels=1, image_size=(8, 8), classes=3))
     assert torch.equal(torch.get_rng_state(), before)
     assert net.training
     assert not net.frozen.training
@@ -97,7 +104,7 @@ def test_the_output_check_leaves_no_trace() -> None:
 
 def test_vgg_pads_fashion_mnist_to_32_and_keeps_the_picture_in_the_middle() -> None:
     assert padded_size("vgg16", (28, 28)) == (32, 32)
-    net = build("vgg11-w32", channels=1, image_size=(28, 28), classes=10)
+    net = build("vgg11-w32", Task.of_images(channels=1, image_size=(28, 28), classes=10))
     padded = net.pad(torch.ones(1, 1, 28, 28))
     assert padded.shape == (1, 1, 32, 32)
     assert padded[0, 0, 2:30, 2:30].eq(1).all()
@@ -105,7 +112,7 @@ def test_vgg_pads_fashion_mnist_to_32_and_keeps_the_picture_in_the_middle() -> N
 
 
 def test_an_image_that_fits_gets_no_padding_layer() -> None:
-    net = build("vgg11-w32", channels=3, image_size=(32, 64), classes=10)
+    net = build("vgg11-w32", Task.of_images(channels=3, image_size=(32, 64), classes=10))
     assert not any(isinstance(m, nn.ZeroPad2d) for m in net.modules())
 
 
@@ -126,7 +133,7 @@ def test_the_padded_size_follows_model_and_key(name, image_size, pad, expected) 
 
 
 def test_odd_padding_puts_the_rest_right_and_below() -> None:
-    net = build("mlp", channels=1, image_size=(3, 4), classes=2, pad=4)
+    net = build("mlp", Task.of_images(channels=1, image_size=(3, 4), classes=2), pad=4)
     assert net.pad(torch.ones(1, 1, 3, 4))[0, 0].sum(1).tolist() == [4, 4, 4, 0]
 
 
@@ -141,7 +148,7 @@ def test_odd_padding_puts_the_rest_right_and_below() -> None:
 )
 def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -> None:
     with pytest.raises(ConfigError, match=message):
-        build(name, channels=1, image_size=image_size, classes=10, pad=pad)
+        build(name, Task.of_images(channels=1, image_size=image_size, classes=10), pad=pad)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +161,7 @@ def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -
 )
 def test_sizes_that_are_not_positive_are_refused(sizes) -> None:
     with pytest.raises(ValueError, match="must be positive, got"):
-        build("mlp", **sizes)
+        build("mlp", Task.of_images(**sizes))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +180,12 @@ def test_sizes_that_are_not_positive_are_refused(sizes) -> None:
         ("collections:Conter", "no 'Conter'; did you mean 'Counter'"),
         (f"{FACTORY}:number", "must be callable, got an object of type int"),
         (f"{FACTORY}:no_module", "must return a torch.nn.Module, got str"),
-        (f"{FACTORY}:no_keywords", "calling it with channels=1.*failed: TypeError"),
+        (f"{FACTORY}:no_keywords", r"one per class, got \(2, 1, 8, 8\)"),
+        (f"{FACTORY}:fails", r"calling it with channels=1 failed: ZeroDivisionError: no"),
+        (
+            f"{FACTORY}:wants_more",
+            "input_shape=.*image_size=.*asks for width, clases",
+        ),
         (f"{FACTORY}:too_few", r"shape \(2, 10\), one per class, got \(2, 9\)"),
         (f"{FACTORY}:tuple_output", r"shape \(2, 10\), one per class, got tuple"),
         (f"{FACTORY}:too_wide", r"shape \(1, 8, 8\) do not pass through it: RuntimeError"),
@@ -181,12 +193,14 @@ def test_sizes_that_are_not_positive_are_refused(sizes) -> None:
 )
 def test_a_wrong_name_or_factory_is_explained(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
-        build(name, channels=1, image_size=(8, 8), classes=10)
+        build(name, Task.of_images(channels=1, image_size=(8, 8), classes=10))
     assert "\n" not in str(caught.value)
 
 
 def test_a_factory_is_told_the_padded_size() -> None:
-    net = build(f"{FACTORY}:takes_size", channels=3, image_size=(5, 6), classes=4, pad=8)
+    net = build(
+        f"{FACTORY}:takes_size", Task.of_images(channels=3, image_size=(5, 6), classes=4), pad=8
+    )
     assert net.net[1].in_features == 3 * 8 * 8
 
 

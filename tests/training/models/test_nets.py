@@ -41,7 +41,7 @@ def test_resnet34_for_cifar10_has_21_28_million_parameters() -> None:
 
 
 def test_mlp_for_digits_has_the_parameters_of_its_three_layers() -> None:
-    net = MLP(channels=1, image_size=(8, 8), classes=10)
+    net = MLP(input_shape=(1, 8, 8), output_shape=(10,))
     assert parameters(net) == (64 * 128 + 128) + (128 * 128 + 128) + (128 * 10 + 10)
 
 
@@ -86,7 +86,7 @@ def test_dividing_the_widths_keeps_the_hidden_layer_of_vgg() -> None:
             "divisor.*1..16, got 17",
         ),
         (
-            lambda: MLP(channels=1, image_size=(8, 8), classes=10, divisor=129),
+            lambda: MLP(input_shape=(1, 8, 8), output_shape=(10,), divisor=129),
             "divisor.*1..128, got 129",
         ),
     ],

@@ -19,6 +19,7 @@ from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
 from annealtune.training.progress import Progress
 from annealtune.training.storage.records import EpochTally, RecordFile
+from annealtune.training.task import Task
 
 METHODS = MethodName.__args__
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -118,10 +119,10 @@ def test_losses_and_accuracies_agree_with_an_evaluation_by_hand(complete, lines_
     (record,) = lines_of(directory / "metrics.jsonl")
     digits = data.subset(data.load("digits"), 200, seed=0)
     _, held_out = data.split(200, 0.1, seed=0)
-    model = models.build("small-cnn-w8", channels=1, image_size=(8, 8), classes=10)
+    model = models.build("small-cnn-w8", Task.of_images(channels=1, image_size=(8, 8), classes=10))
     model.load_state_dict(torch.load(newest(directory)[0], weights_only=True)["model"])
-    inputs = (digits.train_images[held_out].float() / 16 - digits.mean[0]) / digits.std[0]
-    labels = digits.train_labels[held_out]
+    inputs = (digits.train_inputs[held_out].float() / 16 - digits.mean[0]) / digits.std[0]
+    labels = digits.train_targets[held_out]
     with torch.no_grad():
         scores = model.eval()(inputs)
     assert record["validation_loss"] == pytest.approx(cross_entropy(scores, labels).item())

@@ -196,10 +196,15 @@ class SgdMomentumOptions(Options):
 
 
 class AdamwOptions(Options):
-    """AdamW with a cosine to zero."""
+    """AdamW at a rate that is given: along a cosine to zero, or held as self-tuned does."""
 
     lr: Positive = Field(1e-3, description="first learning rate")
     weight_decay: NotNegative = Field(0.01, description="weight decay")
+    schedule: Literal["cosine", "held"] = Field(
+        "cosine",
+        description="cosine to zero; or held, decayed over the last quarter and the weights "
+        "averaged, all as self-tuned does",
+    )
 
 
 def _picks_settings(strategy: object) -> bool:

@@ -2,9 +2,10 @@
 
 - `load`: from a name to a `Dataset` (`loading.py`); one file for each data set;
 - `subset`, `split`: a fixed part of it, the validation split (`dataset.py`);
-- `parts.py`: which images a run trains on and is judged by;
+- `own.py`, `intake.py`: what a user's factory may return instead;
+- `parts.py`: which samples a run trains on and is judged by;
 - `Batches`: minibatches by indexing, in an order that survives a restart (`batches.py`);
-- `augmentation.py`: random changes of the images.
+- `scaling.py`: how inputs are normalised; `augmentation.py`: random changes of images.
 """
 
 from .batches import Batches

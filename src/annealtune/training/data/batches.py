@@ -8,18 +8,24 @@ from torch import Tensor
 
 from .augmentation import Augmentation
 from .randomness import Purpose, generator
+from .scaling import Scaling
 
 
-class LabeledImages(NamedTuple):
-    """Some images and what they show.
+class Samples(NamedTuple):
+    """Some samples as a model is given them, and what it must make of them.
 
     Attributes:
-        inputs: normalised images, of shape (images, channels, height, width).
-        labels: one class number per image.
+        inputs: normalised images, numbers or tokens, of shape (samples, ...).
+        targets: a class, numbers or tokens for each sample.
     """
 
     inputs: Tensor
-    labels: Tensor
+    targets: Tensor
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets, as one calls them where they are classes."""
+        return self.targets
 
 
 class Batches:
@@ -30,24 +36,26 @@ class Batches:
     the epoch and the position alone: ``state_dict`` is those three numbers and a few for checking.
 
     Args:
-        images: ``uint8`` of shape (images, channels, height, width), moved to ``device`` whole.
-        labels: One class number per image.
-        batch_size: Images in a minibatch; the last one of an epoch may be smaller.
+        inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32``
+            numbers or ``int64`` tokens.
+        targets: One for each sample.
+        batch_size: Samples in a minibatch; the last one of an epoch may be smaller.
         seed: Of order, augmentation and `sample`.
-        mean: Of each channel, in units of ``pixel / scale``.
-        std: Standard deviation of each channel, in the same units.
-        scale: The largest pixel value.
-        shuffle: A random order; otherwise the images come as they are.
-        reshuffle: A new order each epoch; otherwise the images are divided into minibatches once
+        mean: Of each channel or feature, in units of ``input / scale``; without it the inputs are
+            yielded as they are.
+        std: Standard deviation of each, in the same units.
+        scale: The largest pixel value; 1 for numbers.
+        shuffle: A random order; otherwise the samples come as they are.
+        reshuffle: A new order each epoch; otherwise the samples are divided into minibatches once
             (line 1 of Algorithm 2).
         drop_last: Leave the smaller last minibatch out.
         order: Which stream of random numbers the order comes from.
         augment: Changes the images at random before they are normalised.
         device: Where the minibatches live.
-        channels_last: Yield inputs in channels-last memory order.
+        channels_last: Yield images in channels-last memory order.
 
     Raises:
-        ValueError: For images and labels that do not fit, or a batch size that gives no minibatch.
+        ValueError: For inputs and targets that do not fit, or a batch size that gives no minibatch.
 
     Example:
         >>> images, labels = torch.zeros(10, 1, 8, 8, dtype=torch.uint8), torch.arange(10)
@@ -58,13 +66,13 @@ class Batches:
 
     def __init__(
         self,
-        images: Tensor,
-        labels: Tensor,
+        inputs: Tensor,
+        targets: Tensor,
         *,
         batch_size: int,
         seed: int,
-        mean: Sequence[float],
-        std: Sequence[float],
+        mean: Sequence[float] = (),
+        std: Sequence[float] = (),
         scale: float = 255.0,
         shuffle: bool = True,
         reshuffle: bool = True,
@@ -74,20 +82,22 @@ class Batches:
         device: torch.device | str = "cpu",
         channels_last: bool = False,
     ) -> None:
-        if images.dtype != torch.uint8 or images.ndim != 4 or len(images) != len(labels):
+        is_known = inputs.dtype in (torch.uint8, torch.float32, torch.int64) and inputs.ndim > 1
+        if not is_known or len(inputs) != len(targets):
             raise ValueError(
-                "Batches(images, labels) must be uint8 images of shape (images, channels, height, "
-                f"width) and as many labels, got {images.dtype} of {tuple(images.shape)} and "
-                f"{len(labels)} labels"
+                "Batches(inputs, targets) must be uint8, float32 or int64 inputs of shape "
+                f"(samples, ...) and as many targets, got {inputs.dtype} of {tuple(inputs.shape)} "
+                f"and {len(targets)} targets"
             )
-        if batch_size < 1 or len(images) < (batch_size if drop_last else 1):
+        if batch_size < 1 or len(inputs) < (batch_size if drop_last else 1):
             raise ValueError(
-                f"Batches(batch_size=...): {len(images)} images give no minibatch of {batch_size}"
+                f"Batches(batch_size=...): {len(inputs)} samples give no minibatch of {batch_size}"
             )
-        if not len(mean) == len(std) == images.shape[1]:
+        needed = bool(mean) or inputs.dtype == torch.uint8
+        if not len(mean) == len(std) == (inputs.shape[1] if needed else 0):
             raise ValueError(
                 f"Batches(mean=..., std=...) must have one number for each of the "
-                f"{images.shape[1]} channels, got {mean} and {std}"
+                f"{inputs.shape[1]} channels, got {mean} and {std}"
             )
         self.batch_size = batch_size
         self.seed = seed
@@ -98,20 +108,14 @@ class Batches:
         self.augment = augment
         self.epoch = 0
         self.position = 0
-        self._images = images.to(device)
-        self._labels = labels.to(device)
+        self._inputs = inputs.to(device)
+        self._targets = targets.to(device)
+        self._scaling = Scaling(mean, std, scale, ndim=inputs.ndim).to(device)
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
-        # (pixel / scale - mean) / std as one multiplication and one addition.
-        center, spread = (
-            torch.tensor(v, dtype=torch.float64, device=device).view(1, -1, 1, 1)
-            for v in (mean, std)
-        )
-        self._factor = (1 / (scale * spread)).float()
-        self._offset = (-center / spread).float()
 
     def __len__(self) -> int:
         """Return the number of minibatches in an epoch."""
-        whole, rest = divmod(len(self._labels), self.batch_size)
+        whole, rest = divmod(len(self._targets), self.batch_size)
         return whole if self.drop_last or not rest else whole + 1
 
     @property
@@ -119,7 +123,7 @@ class Batches:
         """The number of minibatches that are left of the current epoch."""
         return len(self) - self.position
 
-    def __iter__(self) -> Iterator[LabeledImages]:
+    def __iter__(self) -> Iterator[Samples]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
         order = self._order(self.epoch)
         while self.position < len(self):
@@ -135,8 +139,8 @@ class Batches:
         self.epoch += 1
         self.position = 0
 
-    def sample(self, count: int, *, epoch: int) -> Iterator[LabeledImages]:
-        """Yield ``count`` random minibatches, or all images once if there are fewer.
+    def sample(self, count: int, *, epoch: int) -> Iterator[Samples]:
+        """Yield ``count`` random minibatches, or all samples once if there are fewer.
 
         They are drawn without replacement, without augmentation, from a stream of their own: the
         minibatches of the epochs do not change. The same epoch gives the same sample.
@@ -147,7 +151,7 @@ class Batches:
         if count < 1:
             raise ValueError(f"Batches.sample(count=...) must be positive, got {count}")
         source = generator(self.seed, Purpose.SAMPLE, epoch)
-        order = torch.randperm(len(self._labels), generator=source).to(self._labels.device)
+        order = torch.randperm(len(self._targets), generator=source).to(self._targets.device)
         for chosen in order[: count * self.batch_size].split(self.batch_size):
             yield self._minibatch(chosen, None)
 
@@ -176,7 +180,7 @@ class Batches:
     def _identity(self) -> dict[str, int]:
         return {
             "seed": self.seed,
-            "images": len(self._labels),
+            "images": len(self._targets),
             "batch_size": self.batch_size,
             "shuffle": int(self.shuffle),
             "reshuffle": int(self.reshuffle),
@@ -188,15 +192,18 @@ class Batches:
         if not self.shuffle:
             return None
         source = generator(self.seed, self.order, epoch if self.reshuffle else 0)
-        return torch.randperm(len(self._labels), generator=source).to(self._labels.device)
+        return torch.randperm(len(self._targets), generator=source).to(self._targets.device)
 
-    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> LabeledImages:
+    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Samples:
         if isinstance(chosen, slice):
-            images, labels = self._images[chosen], self._labels[chosen]
-        else:  # index_select copies whole images: some 20 times faster than images[chosen]
-            images = self._images.index_select(0, chosen)
-            labels = self._labels.index_select(0, chosen)
+            # A copy, as of pixels below: a model may change its inputs in place.
+            inputs, targets = self._inputs[chosen], self._targets[chosen]
+            inputs = inputs if inputs.dtype == torch.uint8 else inputs.clone()
+        else:  # index_select copies whole samples: some 20 times faster than inputs[chosen]
+            inputs = self._inputs.index_select(0, chosen)
+            targets = self._targets.index_select(0, chosen)
         if self.augment is not None and source is not None:
-            images = self.augment(images, source)
-        inputs = images.to(torch.float32, memory_format=self._memory_format)
-        return LabeledImages(torch.addcmul(self._offset, inputs, self._factor, out=inputs), labels)
+            inputs = self.augment(inputs, source)
+        if inputs.dtype != torch.int64:
+            inputs = inputs.to(torch.float32, memory_format=self._memory_format)
+        return Samples(self._scaling.in_place(inputs), targets)

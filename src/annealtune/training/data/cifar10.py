@@ -88,10 +88,10 @@ def load(
     train, test = torch.cat(parts[:-1]), parts[-1]
     return Dataset(
         name="cifar10",
-        train_images=_images(train),
-        train_labels=train[:, 0].long(),
-        test_images=_images(test),
-        test_labels=test[:, 0].long(),
+        train_inputs=_images(train),
+        train_targets=train[:, 0].long(),
+        test_inputs=_images(test),
+        test_targets=test[:, 0].long(),
         classes=CLASSES,
         mean=MEAN,
         std=STD,

@@ -27,10 +27,10 @@ def load() -> Dataset:
     )
     return Dataset(
         name="digits",
-        train_images=torch.from_numpy(train_images),
-        train_labels=torch.from_numpy(train_labels),
-        test_images=torch.from_numpy(test_images),
-        test_labels=torch.from_numpy(test_labels),
+        train_inputs=torch.from_numpy(train_images),
+        train_targets=torch.from_numpy(train_labels),
+        test_inputs=torch.from_numpy(test_images),
+        test_targets=torch.from_numpy(test_labels),
         classes=tuple("0123456789"),
         mean=(MEAN,),
         std=(STD,),

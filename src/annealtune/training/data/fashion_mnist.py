@@ -68,10 +68,10 @@ def load(
     )
     return Dataset(
         name="fashion-mnist",
-        train_images=train_images[:, None],
-        train_labels=train_labels.long(),
-        test_images=test_images[:, None],
-        test_labels=test_labels.long(),
+        train_inputs=train_images[:, None],
+        train_targets=train_labels.long(),
+        test_inputs=test_images[:, None],
+        test_targets=test_labels.long(),
         classes=CLASSES,
         mean=(MEAN,),
         std=(STD,),

@@ -9,17 +9,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from sklearn.model_selection import train_test_split
 
 from annealtune.errors import DataError
 
 from .dataset import Dataset
+from .pictures import GREY, SUFFIXES, mode_of, read_picture, size_of
+from .statistics import channel_statistics
 
-SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
-GREY = ("1", "L")
-COLOUR = ("LA", "P", "RGB", "RGBA")
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
 
@@ -39,20 +36,25 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         DataError: If the folders are not as above, or a picture cannot be read or has another size.
     """
     train, test, classes = _find(data_dir)
-    modes = {_mode(path) for path in (*train.paths, *test.paths)}
+    modes = {mode_of(path) for path in (*train.paths, *test.paths)}
     mode = "L" if modes <= set(GREY) else "RGB"
-    size = image_size or _size(train.paths[0])
+    size = image_size or size_of(train.paths[0])
+    rule = (
+        f"the first picture is {size[0]}x{size[1]}; give one size to resize all of them to with "
+        "the key image_size"
+    )
+    resize = image_size is not None
     train_images, test_images = (
-        np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])
+        np.stack([read_picture(path, mode, size, rule, resize=resize) for path in part.paths])
         for part in (train, test)
     )
-    mean, std = _statistics(train_images)
+    mean, std = channel_statistics(train_images)
     return Dataset(
         name="image-folder",
-        train_images=torch.from_numpy(train_images),
-        train_labels=torch.tensor(train.labels),
-        test_images=torch.from_numpy(test_images),
-        test_labels=torch.tensor(test.labels),
+        train_inputs=torch.from_numpy(train_images),
+        train_targets=torch.tensor(train.labels),
+        test_inputs=torch.from_numpy(test_images),
+        test_targets=torch.tensor(test.labels),
         classes=classes,
         mean=mean,
         std=std,
@@ -117,56 +119,3 @@ def _cut(folder: Path, whole: _Part, classes: int) -> tuple[_Part, _Part]:
         random_state=SPLIT_SEED,
     )
     return _Part(train_paths, train_labels), _Part(test_paths, test_labels)
-
-
-def _open(path: Path) -> Image.Image:
-    try:
-        return Image.open(path)
-    except (OSError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as a picture: {error}") from error
-
-
-def _mode(path: Path) -> str:
-    with _open(path) as picture:
-        if picture.mode not in GREY + COLOUR:
-            raise DataError(
-                f"{path} has the pixel type {picture.mode}; must be one of "
-                f"{', '.join(GREY + COLOUR)}, 8 bits a channel"
-            )
-        return picture.mode
-
-
-def _size(path: Path) -> tuple[int, int]:
-    with _open(path) as picture:
-        return picture.height, picture.width
-
-
-def _read(path: Path, mode: str, size: tuple[int, int], *, resize: bool) -> NDArray[np.uint8]:
-    """Return a picture as (channels, height, width)."""
-    height, width = size
-    with _open(path) as picture:
-        try:
-            pixels = picture.convert(mode)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DataError(f"{path} cannot be read as a picture: {error}") from error
-    if resize:
-        pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
-    elif (pixels.height, pixels.width) != size:
-        raise DataError(
-            f"{path} is {pixels.height}x{pixels.width}, but the first picture is {height}x{width}; "
-            "give one size to resize all of them to with the key image_size"
-        )
-    return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
-
-
-def _statistics(images: NDArray[np.uint8]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and deviation of each channel, pixels divided by 255."""
-    counts = [np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])]
-    values = np.arange(256) / 255
-    mean = [float(np.average(values, weights=count)) for count in counts]
-    variance = [
-        float(np.average((values - center) ** 2, weights=count))
-        for center, count in zip(mean, counts, strict=True)
-    ]
-    # A channel without any contrast is only centered.
-    return tuple(mean), tuple(v**0.5 if v > 0 else 1.0 for v in variance)

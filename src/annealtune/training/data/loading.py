@@ -5,10 +5,11 @@ from pathlib import Path
 
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.config.names import check_data
-from annealtune.training.factories import import_factory, in_one_line, is_factory
+from annealtune.training.factories import import_factory, in_one_line, is_factory, keywords_of
 
 from .dataset import Dataset
 from .download import ShowBytes
+from .own import as_dataset
 
 DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
 
@@ -25,8 +26,8 @@ def load(
 
     Args:
         name: ``digits``, ``fashion-mnist``, ``cifar10``, ``image-folder`` or
-            ``package.module:factory``: a callable that takes ``data_dir`` by keyword and returns a
-            `Dataset`.
+            ``package.module:factory``: a callable that returns what `as_dataset` takes, and
+            may take ``data_dir`` by keyword.
         data_dir: Where the data is, or is downloaded to. By default the environment
             variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
         download: Fetch what is missing from the official address.
@@ -38,7 +39,7 @@ def load(
         DataError: If the data is missing, damaged or of the wrong kind, or a download fails.
 
     Example:
-        >>> load("digits").train_images.shape
+        >>> load("digits").train_inputs.shape
         torch.Size([1437, 1, 8, 8])
     """
     check_data(name)
@@ -76,15 +77,12 @@ def default_directory() -> Path:
 
 def _from_factory(name: str, data_dir: Path | None) -> Dataset:
     factory = import_factory("data", name)
+    arguments = {"data_dir": data_dir} if keywords_of(factory).take("data_dir") else {}
     try:
-        dataset = factory(data_dir=data_dir)
+        returned = factory(**arguments)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
+        call = f"data_dir={data_dir}" if arguments else "no arguments"
         raise DataError(
-            f"data = {name!r}: calling it with data_dir={data_dir} failed: {in_one_line(error)}"
+            f"data = {name!r}: calling it with {call} failed: {in_one_line(error)}"
         ) from error
-    if not isinstance(dataset, Dataset):
-        raise DataError(
-            f"data = {name!r}: must return annealtune.training.data.Dataset, got "
-            f"{type(dataset).__name__}"
-        )
-    return dataset
+    return as_dataset(name, returned)

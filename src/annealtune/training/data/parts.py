@@ -1,4 +1,4 @@
-"""Which images a run trains on, is judged by, validated and tested on."""
+"""Which samples a run trains on, is judged by, validated and tested on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .randomness import Purpose
 
 
 class Parts(NamedTuple):
-    """The minibatches of each part; no image is in two of them."""
+    """The minibatches of each part; no sample is in two of them."""
 
     training: Batches
     validation: Batches
@@ -44,8 +44,8 @@ def divide(
     split_seed = seed if config.split_seed is None else config.split_seed
     if config.train_size is not None:
         dataset = subset(dataset, config.train_size, split_seed)
-    training = dataset.train_images, dataset.train_labels
-    validation = test = dataset.test_images, dataset.test_labels
+    training = dataset.train_inputs, dataset.train_targets
+    validation = test = dataset.test_inputs, dataset.test_targets
     if config.validate_on != "test":
         share = config.validation_fraction
         training, validation = _cut(
@@ -94,9 +94,9 @@ def _cut(
     part: tuple[Tensor, Tensor], share: float, seed: int, purpose: Purpose, key: str
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Divide a part in two, the second one as large as a share of it."""
-    images, labels = part
+    inputs, targets = part
     try:
-        kept, apart = split(len(labels), share, seed, purpose)
+        kept, apart = split(len(targets), share, seed, purpose)
     except ValueError as error:
         raise ConfigError(f"{key} = {share}: {error}") from None
-    return (images[kept], labels[kept]), (images[apart], labels[apart])
+    return (inputs[kept], targets[kept]), (inputs[apart], targets[apart])

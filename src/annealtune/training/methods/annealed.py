@@ -83,12 +83,12 @@ class Tuned(Annealed):
 
     def _differentiable(self, minibatch: CountedMinibatch) -> tuple[Tensor, Tensor, Tensor]:
         """Compute loss and outputs; clip the gradient where there is one to clip."""
-        loss, scores, labels = minibatch.parts()
+        loss, outputs, targets = minibatch.parts()
         if self._loop.clips and torch.is_grad_enabled():  # not when the loss is measured again
             self._optimizer.zero_grad()
             loss.backward()
             self._clip()
-        return loss, scores, labels
+        return loss, outputs, targets
 
     def _objective(self, minibatch: CountedMinibatch) -> Callable[[], float] | None:
         """Return what is compared where the closure does not tell it."""

@@ -1,4 +1,4 @@
-"""What moves are judged by: the loss, the error or the user's own function, on which images."""
+"""What moves are judged by: the loss, the error or the user's own function, on which samples."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Criterion:
     Args:
         method: name of the block, for messages.
         on: what is compared: ``"loss"``, ``"error"`` or the name of the user's function.
-        batch: on which images: ``"same"``, ``"next"`` or ``"held-out"``.
+        batch: on which samples: ``"same"``, ``"next"`` or ``"held-out"``.
         model: what the user's function is given.
 
     Raises:
@@ -46,14 +46,14 @@ class Criterion:
         """Whether moves are judged by the user's own function."""
         return self._function is not None
 
-    def value(self, loss: Tensor, scores: Tensor, labels: Tensor) -> float:
+    def value(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> float:
         """Return what is compared, from a forward.
 
         A loss that is not finite comes first: an error would hide it.
         """
         value = loss.item()
         if self.on == "error" and math.isfinite(value):
-            return error(scores, labels).item()
+            return error(outputs, targets).item()
         return value
 
     def objective(self, minibatch: CountedMinibatch) -> Objective:
@@ -62,17 +62,17 @@ class Criterion:
         Its first call is at the point that a step starts from. The user's function is checked at
         every call: a failure, or a result that is not a number, is a `ConfigError`.
         """
-        images = minibatch.held_out if self.batch == "held-out" else minibatch.images
-        assert images is not None
+        samples = minibatch.held_out if self.batch == "held-out" else minibatch.samples
+        assert samples is not None
         if self._function is None:
-            return lambda: self.value(*minibatch.judged(images))
+            return lambda: self.value(*minibatch.judged(samples))
         function, what, is_first = self._function, f"{self._key} = {self.on!r}", True
 
         def objective() -> float:
             nonlocal is_first
             try:
                 with minibatch.counting(self._model), minibatch.autocast():
-                    value = function(self._model, images)
+                    value = function(self._model, samples)
             except (
                 Exception
             ) as failure:  # the function is the user's: whatever it raises, say where

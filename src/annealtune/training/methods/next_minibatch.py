@@ -71,11 +71,11 @@ class NextMinibatch(Tuned):
             value = self._criterion.value(*minibatch.parts())
         self._optimizer.propose(value, rng_state=start)
         buffers = Buffers(list(self._model.modules()), [])
-        loss, scores, labels = minibatch.parts()
-        info: StepInfo = self._optimizer.resolve(self._criterion.value(loss, scores, labels))
+        loss, outputs, targets = minibatch.parts()
+        info: StepInfo = self._optimizer.resolve(self._criterion.value(loss, outputs, targets))
         if not info.accepted:
             buffers.put_back()  # torch's random numbers are, by the tuner
-            del loss, scores  # frees the graph before there is another one
+            del loss, outputs  # frees the graph before there is another one
             loss = minibatch.loss()
         self._leave_gradient(loss)
         return info

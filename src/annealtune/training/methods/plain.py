@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -11,8 +12,11 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
+from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.held_setting import share_of_rate
+from annealtune.optim.loss_watch import EVERY
 from annealtune.training.config import RunConfig
-from annealtune.training.config.blocks import ScheduledSgdOptions, SgdOptions
+from annealtune.training.config.blocks import AdamwOptions, ScheduledSgdOptions, SgdOptions
 
 from .counted_minibatch import CountedMinibatch
 from .method import Method
@@ -23,8 +27,10 @@ def build_plain(
 ) -> Plain:
     """Build sgd, scheduled-sgd, sgd-momentum or adamw."""
     kind = torch.optim.AdamW if config.method == "adamw" else torch.optim.SGD
-    arguments = config.options.model_dump(exclude={"factor", "milestones"})
-    return Plain(kind(model.parameters(), **arguments), _shape(config, steps_per_epoch), scaler)
+    arguments = config.options.model_dump(exclude={"factor", "milestones", "schedule"})
+    optimizer = kind(model.parameters(), **arguments)
+    average = WeightAverage(config.method, optimizer, model) if _is_held(config) else None
+    return Plain(optimizer, _shape(config, steps_per_epoch), scaler, average)
 
 
 def _shape(config: RunConfig, steps_per_epoch: int) -> Callable[[int], float]:
@@ -37,27 +43,53 @@ def _shape(config: RunConfig, steps_per_epoch: int) -> Callable[[int], float]:
         starts = [math.ceil(share * config.epochs - 1e-9) for share in options.milestones]
         return lambda step: factor ** sum(step // steps_per_epoch >= start for start in starts)
     total = config.epochs * steps_per_epoch
+    if _is_held(config):
+        return lambda step: share_of_rate(step, total)
     return lambda step: 0.5 * (1 + math.cos(math.pi * step / total))
 
 
+def _is_held(config: RunConfig) -> bool:
+    return isinstance(config.options, AdamwOptions) and config.options.schedule == "held"
+
+
 class Plain(Method):
-    """A torch optimizer whose first rate is multiplied by the shape at each step."""
+    """A torch optimizer whose first rate is multiplied by the shape at each step.
+
+    Args:
+        optimizer: makes the steps.
+        shape: the factor of the rate at each step, from 0.
+        scaler: scales the loss of fp16 runs.
+        average: of the weights, by which the run is judged; without one its last weights are.
+    """
 
     def __init__(
-        self, optimizer: Optimizer, shape: Callable[[int], float], scaler: GradScaler | None
+        self,
+        optimizer: Optimizer,
+        shape: Callable[[int], float],
+        scaler: GradScaler | None,
+        average: WeightAverage | None,
     ) -> None:
         super().__init__(optimizer, scaler)
+        self._average = average
         self._first_rate = optimizer.param_groups[0]["lr"]
         self._shape = shape
         self._step = 0
 
     def step(self, minibatch: CountedMinibatch) -> None:
         """Make one plain step."""
+        if self._average is not None and self._step % EVERY == 0:
+            self._average.add()
         for group in self._optimizer.param_groups:
             group["lr"] = self._first_rate * self._shape(self._step)
         self._step += 1
         self._optimizer.zero_grad()
         self._descend(minibatch.loss(), self._scaler)
+
+    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
+        """Give the model the average of its weights, if one is kept."""
+        if self._average is None:
+            return super().judged(batches)
+        return self._average.swapped_in(batches)
 
     def readings(self) -> dict[str, float]:
         """Return the rate of the last step."""
@@ -65,9 +97,12 @@ class Plain(Method):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what `load_state_dict` needs."""
-        return {**super().state_dict(), "step": self._step}
+        average = {} if self._average is None else self._average.state_dict()
+        return {**super().state_dict(), "step": self._step, **average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where `state_dict` was taken."""
         super().load_state_dict(state)
         self._step = state["step"]
+        if self._average is not None:
+            self._average.load_state_dict(state)

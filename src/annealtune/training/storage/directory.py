@@ -16,6 +16,7 @@ from torch import nn
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import FREE_KEYS, RunConfig, from_values, read_toml
+from annealtune.training.task import Task
 
 from . import CONFIG_FILE, is_run, require_run
 from .checkpoint import Checkpoints
@@ -29,6 +30,7 @@ class RunDirectory:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         self.config_file = self.path / CONFIG_FILE
+        self.task_file = self.path / "task.json"
         self.metrics = RecordFile(self.path / "metrics.jsonl")
         self.moves = RecordFile(self.path / "moves.jsonl")
         self.best_weights = self.path / "best.safetensors"
@@ -57,6 +59,7 @@ class RunDirectory:
                 "--out"
             )
         written = (
+            self.task_file,
             self.metrics.path,
             self.moves.path,
             self.best_weights,
@@ -73,7 +76,13 @@ class RunDirectory:
 
     def remove_scratch(self) -> None:
         """Remove what interrupted writes left behind; files that are not ours stay."""
-        ours = (self.config_file, self.best_weights, self.best_file, self.result_file)
+        ours = (
+            self.config_file,
+            self.task_file,
+            self.best_weights,
+            self.best_file,
+            self.result_file,
+        )
         with explained(self.path):
             # safetensors writes aside too, under a name of this form.
             for path in (*map(scratch_of, ours), *self.path.glob(".tmp??????")):
@@ -134,6 +143,41 @@ class RunDirectory:
             raise ConfigError(
                 f"{self.path}: holds a run of another config: {'; '.join(differing)}. Choose "
                 "another --out, or leave these keys as they are"
+            )
+
+    def task(self) -> Task | None:
+        """Return what the run learns; None where version 0.1 began it, which did not note it.
+
+        Raises:
+            RunError: if it cannot be read.
+        """
+        if not self.task_file.exists():
+            return None
+        content = read_json(self.task_file)
+        try:
+            return Task.from_dict(content)
+        except (TypeError, ValueError) as error:
+            raise RunError(f"{self.task_file}: does not describe a task: {error}") from None
+
+    def note_task(self, task: Task) -> None:
+        """Write down what the run learns, so that its model can be built without the data.
+
+        Raises:
+            RunError: if the run began with other data.
+        """
+        noted = self.task()
+        if noted is None:
+            write_json(self.task_file, task.to_dict())
+        elif noted != task:
+            ours, theirs = noted.to_dict(), task.to_dict()
+            differing = [
+                f"{key} {theirs[key]} (the run has {ours[key]})"
+                for key in ours
+                if ours[key] != theirs[key]
+            ]
+            raise RunError(
+                f"{self.path}: the data is not what the run began with: {'; '.join(differing)}. "
+                "Put it back as it was, or start again in another directory"
             )
 
     def save_best(self, model: nn.Module, facts: dict[str, Any]) -> None:

@@ -1,0 +1,211 @@
+"""What a user's factory may return, and what is wrong with what it must not."""
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from annealtune.errors import DataError
+from annealtune.training.data import Dataset
+from annealtune.training.data.own import as_dataset
+
+FLOATS = torch.arange(24.0).view(8, 3)
+LABELS = torch.arange(8) % 2
+VALUES = torch.linspace(0, 1, 8)
+PIXELS = torch.arange(8 * 12, dtype=torch.uint8).view(8, 1, 3, 4)
+TOKENS = torch.arange(40).view(8, 5) % 7
+
+
+def parts(inputs, targets):
+    return (inputs[:6], targets[:6]), (inputs[6:], targets[6:])
+
+
+class TestForms:
+    def check(self, dataset):
+        assert torch.equal(dataset.train_inputs, FLOATS[:6])
+        assert torch.equal(dataset.train_targets, LABELS[:6])
+        assert torch.equal(dataset.test_inputs, FLOATS[6:])
+        assert torch.equal(dataset.test_targets, LABELS[6:])
+        assert (dataset.kind, dataset.classes, dataset.mean) == ("classification", ("0", "1"), ())
+
+    @pytest.mark.parametrize(
+        "form",
+        [
+            lambda train, test: (train, test),
+            lambda train, test: [list(train), list(test)],
+            lambda train, test: (*train, *test),
+            lambda train, test: {"train": train, "test": test},
+            lambda train, test: (train, test, "classification"),
+            lambda train, test: (train, test, {"classes": 2}),
+            lambda train, test: (TensorDataset(*train), TensorDataset(*test)),
+            lambda train, test: tuple([t.numpy() for t in part] for part in (train, test)),
+            lambda train, test: tuple([t.tolist() for t in part] for part in (train, test)),
+            lambda train, test: ((train[0].double(), train[1].int()), test),
+        ],
+    )
+    def test_of_a_pair(self, form):
+        self.check(as_dataset("my:data", form(*parts(FLOATS, LABELS))))
+
+    def test_a_dataset_of_ours_is_taken_as_it_is(self):
+        ours = as_dataset("my:data", parts(FLOATS, LABELS))
+        assert as_dataset("my:other", ours) is ours
+
+    def test_arrays_are_copied(self):
+        array = FLOATS.numpy().copy()
+        dataset = as_dataset("my:data", parts(array, LABELS.numpy()))
+        array[:] = 0
+        self.check(dataset)
+
+
+class TestKinds:
+    def test_regression_of_one_number(self):
+        dataset = as_dataset("my:data", parts(FLOATS, VALUES))
+        assert dataset.kind == "regression"
+        assert dataset.train_targets.shape == (6, 1)
+        assert dataset.task.output_shape == (1,)
+        assert dataset.classes == ()
+
+    def test_regression_of_a_picture(self):
+        dataset = as_dataset("my:data", parts(PIXELS, torch.zeros(8, 2, 5)))
+        assert dataset.task.output_shape == (2, 5)
+
+    def test_whole_numbers_as_regression(self):
+        dataset = as_dataset("my:data", (*parts(FLOATS, LABELS), "regression"))
+        assert dataset.train_targets.dtype == torch.float32
+
+    def test_tokens(self):
+        dataset = as_dataset("my:data", parts(TOKENS, (TOKENS + 1) % 7))
+        assert (dataset.kind, dataset.vocabulary) == ("tokens", 7)
+        assert dataset.task.output_shape == (5, 7)
+
+    def test_the_vocabulary_counts_what_only_a_target_has(self):
+        """The highest token, 7, never goes in."""
+        dataset = as_dataset("my:data", parts(TOKENS, TOKENS + 1))
+        assert dataset.vocabulary == 8
+
+    def test_texts_with_classes(self):
+        dataset = as_dataset("my:data", parts(TOKENS, LABELS))
+        assert (dataset.kind, dataset.vocabulary) == ("classification", 7)
+        assert dataset.task.told()["length"] == 5
+
+    def test_one_long_text_is_cut_into_windows(self):
+        text = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6])
+        dataset = as_dataset("my:data", {"train": text, "test": text.numpy(), "length": 3})
+        assert dataset.train_inputs.tolist() == [[3, 1, 4], [1, 5, 9]]
+        assert dataset.train_targets.tolist() == [[1, 4, 1], [5, 9, 2]]
+        assert dataset.kind == "tokens"
+
+    def test_booleans_are_classes(self):
+        assert as_dataset("my:data", parts(FLOATS, LABELS.bool())).classes == ("0", "1")
+
+    def test_a_class_that_only_the_test_set_has(self):
+        labels = torch.tensor([0, 1, 0, 1, 0, 1, 2, 2])
+        assert as_dataset("my:data", parts(FLOATS, labels)).classes == ("0", "1", "2")
+
+    def test_names_of_classes(self):
+        told = {"classes": ["no", "yes"]}
+        assert as_dataset("my:data", (*parts(FLOATS, LABELS), told)).classes == ("no", "yes")
+
+
+class TestScaling:
+    def test_floats_are_used_as_they_are(self):
+        assert as_dataset("my:data", parts(FLOATS, LABELS)).mean == ()
+
+    def test_or_standardized_by_the_training_columns(self):
+        dataset = as_dataset("my:data", (*parts(FLOATS, LABELS), {"standardize": True}))
+        columns = FLOATS[:6].numpy().astype(np.float64)
+        assert dataset.mean == pytest.approx(columns.mean(0))
+        assert dataset.std == pytest.approx(columns.std(0))
+        assert dataset.scale == 1
+
+    def test_a_column_without_spread_is_only_centered(self):
+        flat = FLOATS.clone()
+        flat[:, 1] = 5
+        dataset = as_dataset("my:data", (*parts(flat, LABELS), {"standardize": True}))
+        assert (dataset.mean[1], dataset.std[1]) == (5, 1)
+
+    def test_channels_of_float_images(self):
+        images = torch.rand(8, 2, 3, 4)
+        dataset = as_dataset("my:data", (*parts(images, LABELS), {"standardize": True}))
+        assert dataset.mean == pytest.approx(images[:6].mean((0, 2, 3)).tolist())
+
+    def test_pixels_are_normalised_by_the_training_images(self):
+        dataset = as_dataset("my:data", parts(PIXELS, LABELS))
+        pixels = PIXELS[:6].numpy() / 255
+        assert dataset.mean == pytest.approx([pixels.mean()])
+        assert dataset.std == pytest.approx([pixels.std()])
+        assert dataset.scale == 255
+
+    def test_grey_images_may_lack_their_channel(self):
+        assert as_dataset("my:data", parts(PIXELS[:, 0], LABELS)).task.input_shape == (1, 3, 4)
+
+    def test_bytes_in_a_row_are_numbers(self):
+        dataset = as_dataset("my:data", parts(PIXELS.flatten(1), LABELS))
+        assert dataset.task.input_type == "float32"
+        assert torch.equal(dataset.train_inputs, PIXELS.flatten(1)[:6].float())
+
+
+NAN = FLOATS.clone()
+NAN[4, 1] = torch.nan
+WRONG = [
+    (None, "must return a pair .* got NoneType"),
+    (FLOATS, "got Tensor"),
+    ((FLOATS, LABELS), r"train must be a tuple \(inputs, targets\).*got torch.float32"),
+    ((), "got 0 things"),
+    (((FLOATS, LABELS),), "got 1 things"),
+    ({"train": (FLOATS, LABELS)}, "keys 'train' and 'test', got 'train'"),
+    ({}, "got none"),
+    ((*parts(FLOATS, LABELS), "rankin"), "kind must be one of classification.*'rankin'"),
+    ((*parts(FLOATS, LABELS), {"clases": 2}), "unknown option 'clases'; did you mean 'classes'"),
+    ((*parts(FLOATS, LABELS), {"standardize": 1}), "standardize must be True or False, got 1"),
+    ((*parts(FLOATS, LABELS), {"classes": [1, 2]}), "classes must be the names"),
+    ((*parts(FLOATS, LABELS), {"classes": LABELS}), "classes must be the names"),
+    ((*parts(FLOATS, LABELS), {"classes": ["a"]}), "two or more different names"),
+    ((*parts(FLOATS, LABELS), {"classes": ["a", "a"]}), "two or more different names"),
+    ((*parts(FLOATS, LABELS + 1), {"classes": 2}), "train_targets.* in 0..1, got 2"),
+    (parts(FLOATS, LABELS - 1), "train_targets.*got -1"),
+    ((*parts(FLOATS, VALUES), {"classes": 2}), "only classification has classes"),
+    ((*parts(FLOATS, VALUES), "classification"), "whole numbers for classification.*float32"),
+    ((*parts(FLOATS, LABELS), {"vocabulary": 9}), "only int64 inputs have one"),
+    ((*parts(TOKENS, LABELS), {"vocabulary": 6}), "train_inputs.*in 0..5, got 6"),
+    ((*parts(TOKENS, LABELS), {"standardize": True}), "tokens are no numbers"),
+    ((*parts(PIXELS, LABELS), {"standardize": False}), "always normalised"),
+    ((*parts(FLOATS, LABELS), "tokens"), "tokens must be int64, got torch.float32"),
+    ((*parts(TOKENS, TOKENS[:, :3]), "tokens"), r"the shape \(6, 5\), got \(6, 3\)"),
+    (parts(TOKENS, TOKENS[:, :3]), "the kind cannot be told"),
+    (parts(FLOATS, LABELS.view(8, 1)), "the kind cannot be told"),
+    (parts(NAN, LABELS), "train_inputs.*NaN or infinity in 1 of 6 samples, first in sample 4"),
+    (parts(FLOATS, VALUES / 0), "train_targets.*must be finite"),
+    (((FLOATS[:5], LABELS[:6]), (FLOATS, LABELS)), r"one target.*\(5, 3\).*\(6,\)"),
+    (((FLOATS[:0], LABELS[:0]), (FLOATS, LABELS)), "at least one"),
+    (((FLOATS, LABELS), (FLOATS[:0], LABELS[:0])), "test must have.*at least one"),
+    (((FLOATS, LABELS), (FLOATS[:, :2], LABELS)), r"same shape, got \(3,\) and \(2,\)"),
+    (((FLOATS, LABELS), (FLOATS.long(), LABELS)), "vocabulary|dtype"),
+    (((FLOATS, VALUES), (FLOATS, torch.zeros(8, 2))), r"targets must have the same shape"),
+    (((torch.tensor(3.0), torch.tensor(3)),) * 2, r"got inputs of shape \(\)"),
+    (parts(FLOATS.to(torch.complex64), LABELS), "plain real numbers, got torch.complex64"),
+    (((FLOATS.to_sparse(), LABELS),) * 2, "plain real numbers, got torch.float32, torch.sparse"),
+    (((np.array([["a", "b"]] * 2), LABELS[:2]),) * 2, "train inputs must be numbers, got ndarray"),
+    ((([[1.0], [2.0, 3.0]], [0, 1]),) * 2, "train inputs must be numbers in rows of one length"),
+    ({"train": TOKENS[0], "test": TOKENS[0]}, "with the option length.*and length None"),
+    ({"train": TOKENS[0], "test": TOKENS[0], "length": 5}, "longer than one window of 5 tokens"),
+    ({"train": TOKENS[0], "test": TOKENS[0], "length": 0}, "length must be how many.*got 0"),
+    ({"train": FLOATS[0], "test": FLOATS[0], "length": 2}, "whole numbers.*got torch.float32"),
+]
+
+
+@pytest.mark.parametrize(("returned", "message"), WRONG, ids=[words for _, words in WRONG])
+def test_what_cannot_be_trained_on_is_refused(returned, message):
+    with pytest.raises(DataError, match=message) as caught:
+        as_dataset("my:data", returned)
+    assert str(caught.value).startswith("data = 'my:data': ")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_dataset_of_ours_may_have_every_kind():
+    dataset = Dataset("t", TOKENS, TOKENS, TOKENS, TOKENS, kind="tokens", vocabulary=7)
+    assert dataset.task.vocabulary == 7
+    with pytest.raises(ValueError, match="must be one of"):
+        Dataset("t", TOKENS, TOKENS, TOKENS, TOKENS, kind="ranking", vocabulary=7)
+    with pytest.raises(ValueError, match=r"int64 inputs are tokens.*vocabulary=None"):
+        Dataset("t", TOKENS, LABELS, TOKENS, LABELS, classes=("a", "b"))

@@ -1,0 +1,1 @@
+"""Looks at pages as a reader does, and makes the pictures of README; not part of the package."""
