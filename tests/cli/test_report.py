@@ -79,6 +79,13 @@ def test_several_runs_are_compared(annealtune, lone_run, tmp_path):
     assert "2 runs compared" in (tmp_path / "comparison" / "index.html").read_text()
 
 
+def test_several_studies_share_a_page(annealtune, study, tmp_path):
+    shutil.copytree(study, tmp_path / "other")
+    code, out, err = annealtune("report", "study", "other", "--no-figures")
+    assert (code, out.split()) == (0, ["overview/index.html"]), err
+    assert (tmp_path / "overview" / "index.html").is_file()
+
+
 def test_one_run_twice_is_one_run(annealtune, lone_run):
     code, out, err = annealtune("report", "run", "run", "--no-figures")
     assert (code, out.split()) == (0, ["run/report/index.html"]), err

@@ -86,7 +86,7 @@ class RaceInfo:
         """Return what became of an arm, in a few words."""
         if arm == self.winner:
             return f"won: {self.reason}"
-        return self.dropped.get(arm, "stayed to the end")
+        return self.dropped.get(arm, "broke" if self.winner is None else "stayed to the end")
 
     def table(self) -> str:
         """Return the race as text, with one line for each arm and why the winner won."""

@@ -22,7 +22,7 @@ Paths = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the page.  [default: PATH/report; of several: comparison]",
+        help="Directory of the page.  [default: PATH/report; of several: comparison or overview]",
         metavar="DIR",
     ),
 ]
@@ -82,13 +82,16 @@ def _kind(path: Path) -> str:
 
 
 def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
-    studies = [read_study(path) for path in paths]
-    if len(studies) > 1:
-        raise ConfigError("several studies: not yet")
+    studies = [read_study(path) for path in dict.fromkeys(paths)]
 
+    from annealtune.studies.report.several import write_overview
     from annealtune.studies.report.writing import write_report
 
-    return write_report(studies[0], out, figures=figures)
+    if len(studies) == 1:
+        return write_report(studies[0], out, figures=figures)
+    parents = {study.path.parent for study in studies}
+    beside = parents.pop() if len(parents) == 1 else Path()
+    return write_overview(studies, out or beside / "overview", figures=figures)
 
 
 def _write_runs(paths: list[Path], out: Path | None, figures: bool) -> Path:

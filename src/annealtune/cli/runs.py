@@ -147,8 +147,8 @@ def train(
                 "the test set chose the best epoch (validate_on = test): its score is optimistic"
             )
         typer.echo(
-            f"{told_scores(result, 'test')}, best epoch {result['best_epoch']} of "
-            f"{result['epochs']}"
+            f"{told_scores(result, 'test')}, "
+            f"best epoch {result['best_epoch']} of {result['epochs']}"
         )
         typer.echo(f"weights: {run_dir / 'best.safetensors'}")
         if page is not None and page.page is not None:

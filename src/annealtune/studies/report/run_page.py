@@ -20,6 +20,9 @@ from .writing import make_directory, write_file
 # How often the page of a run that is going on looks whether there is a newer one.
 _REFRESH_SECONDS = 5
 
+# Where there are more, the first ones are in the table alone.
+_DRAWN_RACES = 4
+
 _RESULTS = (
     ("test_accuracy", "test accuracy"),
     ("test_loss", "test loss"),
@@ -57,7 +60,7 @@ def write_run_report(
         refresh=_REFRESH_SECONDS if is_live and not story.is_finished else None,
         subtitle=_subtitle(run),
         hero=None if first is None else drawn.one(first),
-        races=drawn.each(race_panels(story.races)),
+        races=drawn.each(race_panels(story.races[-_DRAWN_RACES:])),
         race_table=_race_table(story),
         average=drawn.each(average_panels(story)),
         accepted=drawn.each(accept_panels(story)),

@@ -14,7 +14,7 @@ from annealtune.studies.report.run_story import RunStory
 from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .panels import Panel
-from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, label, legend, line
+from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, legend, line
 
 _VALIDATION, _TRAINING, _RATE = SERIES[0], SERIES[6], SERIES[1]
 _POINTS_UP_TO = 40
@@ -209,19 +209,20 @@ def _length(race: RaceInfo, arm: int) -> int:
 
 
 def _shade_races(axes: Axes, story: RunStory) -> None:
-    if story.steps_per_epoch is None:
+    if story.steps_per_epoch is None or not story.races:
         return
     for race in story.races:
         begin = race.step / story.steps_per_epoch
         end = (race.step + race.minibatches) / story.steps_per_epoch
         axes.axvspan(begin, end, color=FAINT, alpha=0.55, linewidth=0, zorder=0)
-        place = axes.get_subplotspec()
-        if place is not None and place.is_first_row():
-            axes.text(
-                begin,
-                1.02,
-                label(f"race {race.number}"),
-                transform=axes.get_xaxis_transform(),
-                fontsize=8.5,
-                va="bottom",
-            )
+    place = axes.get_subplotspec()
+    if place is not None and place.is_first_row():
+        count = len(story.races)
+        axes.text(
+            story.races[0].step / story.steps_per_epoch,
+            1.02,
+            "race" if count == 1 else f"{count} races",
+            transform=axes.get_xaxis_transform(),
+            fontsize=8.5,
+            va="bottom",
+        )

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import statistics
 from collections.abc import Sequence
 from functools import partial
 
@@ -46,7 +47,8 @@ def _caption(race: RaceInfo) -> str:
 
 
 def _draw(axes: Axes, race: RaceInfo) -> Axes:
-    labels = []
+    labels: list[EndLabel] = []
+    taken: list[tuple[float, float]] = []  # places of names inside the axes
     lowest = min(itertools.chain.from_iterable(race.losses))
     highest = _highest(race)
     margin = 0.04 * (highest - lowest) or 1.0
@@ -63,7 +65,8 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
         texts = [f"minibatch {x}: {y:.4g}" for x, y in zip(xs, losses, strict=True)]
         show_values(axes, name, colour, xs, ys, texts, is_line=True)
         if len(losses) < race.minibatches or arm in race.dropped:
-            _mark_end(axes, name, colour, xs[-1], min(ys[-1], highest))
+            fate = "broke" if race.winner is None else "dropped"
+            _mark_end(axes, f"{name} {fate}", colour, xs[-1], min(ys[-1], highest), taken)
         else:
             won = " won" if arm == race.winner else ""
             labels.append(EndLabel(name + won, colour, min(ys[-1], highest), bool(won)))
@@ -74,18 +77,27 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
     return axes
 
 
-def _mark_end(axes: Axes, name: str, colour: str, x: float, y: float) -> None:
+def _mark_end(
+    axes: Axes, text: str, colour: str, x: float, y: float, taken: list[tuple[float, float]]
+) -> None:
+    """Put a cross where an arm was dropped, and its name beside it where there is room."""
     axes.plot([x], [y], "x", color=colour, markersize=5, clip_on=False)
-    is_late = x > 0.7 * axes.get_xlim()[1]
-    axes.annotate(
-        label(f"{name} dropped"),
-        (x, y),
-        xytext=(-5 if is_late else 5, 5),
-        textcoords="offset points",
+    to_axes = axes.transData + axes.transAxes.inverted()
+    left, height = to_axes.transform((x, y))
+    height = min(height + 0.04, 1.0)
+    while any(abs(left - other) < 0.4 and abs(height - at) < 0.06 for other, at in taken):
+        height -= 0.06
+    taken.append((left, height))
+    is_late = left > 0.65
+    axes.text(
+        left + (-0.02 if is_late else 0.02),
+        height,
+        label(text),
         ha="right" if is_late else "left",
-        va="bottom",
+        va="center",
         color=colour,
         fontsize=8.5,
+        transform=axes.transAxes,
     )
 
 
@@ -102,12 +114,12 @@ def _colour(race: RaceInfo, arm: int) -> str:
 
 def _highest(race: RaceInfo) -> float:
     """Return the upper edge: arms that explode must not flatten the others."""
-    firsts = [losses[0] for losses in race.losses if losses]
-    best = min(losses[-1] for losses in race.losses if losses)
-    everything = sorted(itertools.chain.from_iterable(race.losses))
-    usual = everything[math.ceil(0.9 * (len(everything) - 1))]
-    edge = max(max(firsts) + 0.25 * abs(max(firsts) - best), usual)
-    return min(edge, everything[-1])
+    known = [losses for losses in race.losses if losses]
+    first = max(losses[0] for losses in known)
+    winner = race.losses[race.winner] if race.winner is not None else ()
+    usual = statistics.median(winner) if winner else first
+    edge = max(first, usual) + 0.5 * (max(first, usual) - min(map(min, known)))
+    return min(edge, max(map(max, known)))
 
 
 def _smooth(losses: Sequence[float], minibatches: int) -> list[float]:
