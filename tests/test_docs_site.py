@@ -188,10 +188,18 @@ def test_the_results_are_published_as_they_are(site: Path) -> None:
 
 
 def test_drawings_follow_the_toggle(site: Path) -> None:
-    """They are part of the page; an image could not see it."""
+    """They are part of the page and have no colours of their own; an image could not see it."""
     text = (site / "how-it-works" / "index.html").read_text(encoding="utf-8")
-    assert text.count('class="drawn"') == 4
+    drawings = re.findall(r'<svg[^>]*class="drawn".*?</svg>', text, re.DOTALL)
+    assert len(drawings) == 4
     assert "<img" not in text
+    used = set(re.findall(r"var\(--(\w+)\)", "".join(drawings)))
+    assert len(used) > 4
+    assert "<style" not in "".join(drawings)
+    style = (DOCS / "site" / "style.css").read_text(encoding="utf-8")
+    for scheme in ("default", "slate"):
+        [colours] = re.findall(rf'\[data-md-color-scheme="{scheme}"\] {{(.*?)}}', style, re.DOTALL)
+        assert [name for name in sorted(used) if f"--{name}: #" not in colours] == []
 
 
 def test_no_formula_is_left_as_latex(site: Path) -> None:

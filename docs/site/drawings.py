@@ -25,7 +25,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, **_: Any) -> st
         text = path.read_text(encoding="utf-8")
         if 'class="drawn"' not in text:
             return match[0]
-        drawing = text[text.index("<svg") :].strip()
+        # Without its own colours it takes those of the page: style.css has the same names.
+        drawing = re.sub(r"<style>.*?</style>\n", "", text[text.index("<svg") :]).strip()
         label = f'<svg role="img" aria-label="{match["alt"]}"'
         return f'<div class="drawing">{drawing.replace("<svg", label, 1)}</div>'
 
