@@ -51,13 +51,11 @@ def hero_of(study: Study, statistics: Mapping[Measure, Statistics]) -> Hero | No
 
 def _over_rates(study: Study, statistics: Statistics, sweeps: list[RateSweep]) -> Hero:
     measure = statistics.measure
-    title = f"{measure.title.capitalize()} over the learning rate"
+    title = f"{measure.title.capitalize()}, over the learning rate"
     draw = partial(score_by_rate.draw, study=study, statistics=statistics, sweeps=sweeps)
-    low, high = score_by_rate.limits_of(study, statistics, sweeps)
     swept = {label for sweep in sweeps for label in sweep.labels.values()}
     has_others = len(swept) < len(study.methods)
     tuned = [m for m in study.methods if m not in swept and kind_of(study, m) == "self-tuned"]
-    outside = set(_outside(statistics, low, high))
     pieces = [
         f"Large marks: the mean of the seeds at one fixed rate of {_all(s.kind for s in sweeps)}; "
         "dots: the seeds; grey: their range.",
@@ -65,8 +63,9 @@ def _over_rates(study: Study, statistics: Statistics, sweeps: list[RateSweep]) -
         if has_others
         else "",
         f"Ticks on the line of {_all(tuned)}: the rates it found, one a seed." if tuned else "",
-        "Arrows: rates whose mean is beyond the axis." if outside & swept else "",
-        f"Beyond the axis: {_with_means(statistics, outside - swept)}." if outside - swept else "",
+        "Equal heights are equal ratios of the error."
+        if measure.quantity == "accuracy"
+        else "The axis is logarithmic.",
     ]
     headline = _rate_headline(statistics, sweeps[0], tuned)
     panel = Panel("hero", title, draw, score_by_rate.HEIGHT, is_wide=True)

@@ -150,7 +150,9 @@ def subtitle(study: Study) -> str:
     ]
     if "batch_size" in experiment:
         known.append(f"batches of {experiment['batch_size']}")
-    what = f"{experiment.get('model', 'model')} on {experiment.get('data', 'data')}"
+    # Of package.module:factory the factory is enough here; the whole name is in the configuration.
+    model, data = (str(experiment.get(key, key)).rpartition(":")[2] for key in ("model", "data"))
+    what = f"{model} on {data}"
     methods, seeds = len(study.methods), len(study.seeds)
     vary = study.vary.replace("_", " ")
     known.append(f"{methods} method{'s' * (methods != 1)} × {seeds} {vary}{'s' * (seeds != 1)}")

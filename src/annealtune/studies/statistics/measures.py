@@ -53,6 +53,10 @@ class Measure(NamedTuple):
         """Return the best of some values."""
         return max(values) if self.higher_is_better else min(values)
 
+    def worst(self, values: list[float]) -> float:
+        """Return the worst of some values."""
+        return min(values) if self.higher_is_better else max(values)
+
     def text(self, value: float | None) -> str:
         """Return a value as it is shown: accuracies in per cent, losses as decimals.
 

@@ -14,35 +14,13 @@ from annealtune.studies.statistics.summaries import Statistics, scores_of
 
 from .end_labels import EndLabel, name_ends
 from .hover import show_values
-from .limits import score_limits
 from .looks import looks_of
-from .style import INK, WIDTH, in_per_cent, legend, line, power_of_ten
+from .score_axis import fit_score_axis
+from .style import INK, WIDTH, legend, line, power_of_ten
 
 HEIGHT = 4.4  # inches
 _MOST_KEYS = 4
 _CLOSE = 0.06  # of the axis
-
-
-def limits_of(
-    study: Study, statistics: Statistics, sweeps: Sequence[RateSweep]
-) -> tuple[float, float]:
-    """Return the ends of the axis: the best three rates and the flat lines can be told apart."""
-    measure = statistics.measure
-    swept = [label for sweep in sweeps for label in sweep.labels.values()]
-    means = {m: mean for m in study.methods if (mean := statistics.summary(m).mean) is not None}
-    sign = 1 if measure.higher_is_better else -1
-    best = sorted((m for m in means if m in swept), key=lambda m: -sign * means[m])[:3]
-    flat = [m for m in means if m not in swept]
-    # A flat line that is worse than the third best rate is cut off like a rate.
-    better = [m for m in flat if not best or sign * means[m] >= sign * means[best[-1]]]
-    shown = [*best, *better]
-    scores = [score for m in means for score in scores_of(study, m, measure).values()]
-    return score_limits(
-        [means[m] for m in shown],
-        scores,
-        higher_is_better=measure.higher_is_better,
-        kept=len(shown),
-    )
 
 
 def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[RateSweep]) -> Axes:
@@ -55,13 +33,12 @@ def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[Rate
         sweeps: of the study, at least one.
     """
     measure = statistics.measure
-    low, high = limits_of(study, statistics, sweeps)
     rates = [rate for sweep in sweeps for rate in sweep.labels]
     axes.set_xscale("log")
     room = (max(rates) / min(rates)) ** 0.08
     axes.set_xlim(min(rates) / room, max(rates) * room)
-    # The better end is always the upper one.
-    axes.set_ylim((low, high) if measure.higher_is_better else (high, low))
+    scores = [s for m in study.methods for s in scores_of(study, m, measure).values()]
+    fit_score_axis(axes, measure, scores)
     swept = {label for sweep in sweeps for label in sweep.labels.values()}
     others = [method for method in statistics.ranking if method not in swept]
     flats = [mean for m in others if (mean := statistics.summary(m).mean) is not None]
@@ -71,8 +48,6 @@ def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[Rate
         _draw_flat(axes, study, statistics, method)
     axes.set_xlabel("learning rate")
     axes.set_ylabel(measure.title if measure.higher_is_better else f"{measure.title}, lower is up")
-    if measure.quantity == "accuracy":
-        in_per_cent(axes)
     axes.xaxis.set_major_locator(LogLocator(base=10, numticks=20))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda rate, _: power_of_ten(rate)))
@@ -99,33 +74,16 @@ def _draw_sweep(
     lows, highs = ([end(known[rate]) for rate in rates] for end in (min, max))
     axes.fill_between(rates, lows, highs, color=INK, alpha=0.1, linewidth=0)
     axes.plot(rates, means, color=INK, linewidth=1.6, alpha=0.75)
-    bottom, top = sorted(axes.get_ylim())
-    edge = bottom if measure.higher_is_better else top
     for rate, mean in zip(rates, means, strict=True):
         label = sweep.labels[rate]
         color = looks[label].colour
         texts = [f"lr {rate:g}, seed {s}: {measure.text(v)}" for s, v in scores[rate].items()]
         values = np.array(known[rate])
-        seen = values[(values >= bottom) & (values <= top)]
-        axes.plot([rate] * seen.size, seen, "o", color=color, markersize=4, alpha=0.45, mew=0)
+        axes.plot([rate] * values.size, values, "o", color=color, markersize=4, alpha=0.45, mew=0)
         show_values(axes, label, color, [rate] * values.size, values.tolist(), texts)
         text = f"lr {rate:g}, mean of {values.size}: {measure.text(mean)}"
-        if bottom <= mean <= top:
-            axes.plot([rate], [mean], looks[label].marker, color=color, markersize=8, zorder=4)
-            show_values(axes, label, color, [rate], [mean], [text])
-        else:
-            arrow: dict[str, Any] = {"marker": "v", "markersize": 8, "clip_on": False, "zorder": 5}
-            axes.plot([rate], [edge], color=color, **arrow)
-            axes.annotate(
-                _roughly(measure, mean),
-                (rate, edge),
-                (0, 7),
-                textcoords="offset points",
-                ha="center",
-                fontsize=8,
-                color=color,
-            )
-            show_values(axes, label, color, [rate], [edge], [text])
+        axes.plot([rate], [mean], looks[label].marker, color=color, markersize=8, zorder=4)
+        show_values(axes, label, color, [rate], [mean], [text])
     _name_best(axes, measure, rates, means, flats)
 
 
@@ -139,8 +97,9 @@ def _name_best(
     """Write the best mean of a sweep beside its point, clear of a flat line that is close."""
     mean = measure.best(list(means))
     rate = rates[list(means).index(mean)]
-    bottom, top = axes.get_ylim()  # turned round for losses
-    near = [away for flat in flats if abs(away := (mean - flat) / (top - bottom)) < _CLOSE]
+    place = axes.transScale + axes.transLimits  # in shares of the axes
+    height, *others = (place.transform((rate, value))[1] for value in (mean, *flats))
+    near = [away for other in others if abs(away := height - other) < _CLOSE]
     shift = 0 if not near else (11 if min(near, key=abs) >= 0 else -12)
     axes.annotate(
         measure.text(mean),
@@ -171,10 +130,6 @@ def _add_key(axes: Axes, study: Study, sweeps: Sequence[RateSweep], others: Sequ
         legend(axes, handles)
 
 
-def _roughly(measure: Measure, mean: float) -> str:
-    return f"{100 * mean:.0f} %" if measure.quantity == "accuracy" else f"{mean:.2g}"
-
-
 def _draw_flat(axes: Axes, study: Study, statistics: Statistics, method: str) -> None:
     measure, color = statistics.measure, looks_of(study)[method].colour
     scores = scores_of(study, method, measure)
@@ -183,13 +138,12 @@ def _draw_flat(axes: Axes, study: Study, statistics: Statistics, method: str) ->
     is_ours = kind_of(study, method) == "self-tuned"
     axes.axhspan(min(values), max(values), color=color, alpha=0.13, linewidth=0)
     axes.axhline(mean, color=color, linewidth=2.6 if is_ours else 1.4, zorder=3)
-    bottom, top = sorted(axes.get_ylim())
     found = [
         (rate, run.seed)
         for run in study.of(method)
         if (rate := rate_found(run)) and run.seed in scores
     ]
-    if found and bottom <= mean <= top:
+    if found:
         rates = [rate for rate, _ in found]
         tick: dict[str, Any] = {
             "marker": "|",
