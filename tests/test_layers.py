@@ -134,7 +134,7 @@ def test_a_package_with_its_own_extra_is_imported_in_one_file() -> None:
         ("annealtune.optim.embedded", "if TYPE_CHECKING:\n    from annealtune import training"),
         ("annealtune.optim.embedded", "import_module('annealtune.studies.plan')"),
         ("annealtune.optim.embedded", "importlib.import_module('numpy')"),
-        ("annealtune.__init__", "from .training import run"),
+        ("annealtune.__init__", "from .studies import run"),
         ("annealtune.__init__", "from annealtune.integrations.lightning import Callback"),
         ("annealtune.training.session", "import annealtune.studies.plan"),
         ("annealtune.studies.plan", "from annealtune.cli import main"),

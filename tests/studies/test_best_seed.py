@@ -145,6 +145,18 @@ def test_interrupted_in_a_rung_it_comes_to_the_same_choices(search, place, recor
     assert logs[0] == logs[1]
 
 
+def test_without_an_accuracy_the_lowest_loss_wins(search):
+    """As in regression; the losses of the pretending program fall as its accuracies rise."""
+    by_loss, by_accuracy = (
+        search(name, behaviour=behaviour, seeds=range(6)).search
+        for name, behaviour in (("losses", "regression"), ("accuracies", "ok"))
+    )
+    assert "accuracy" not in json.dumps(by_loss)
+    assert by_loss["winner"]["test_loss"] == 2.0
+    for one, other in zip(by_loss["rungs"], by_accuracy["rungs"], strict=True):
+        assert one["kept"] == other["kept"]
+
+
 def test_a_seed_whose_run_fails_is_out(search):
     study = search(behaviour="crash_seed_1", seeds=range(4))
     (failed,) = study.search["rungs"][0]["failed"]
