@@ -10,6 +10,7 @@ import jinja2
 
 from annealtune.studies.report.figures.panels import Drawing
 from annealtune.studies.report.figures.panels import render as render_panel
+from annealtune.studies.report.shell import environment
 
 from . import figures, hero
 from .page_tables import Table, by_task, chosen_rates, costs, failures, methods_of, overview, plain
@@ -62,20 +63,8 @@ def render(records: Records) -> str:
     results = Results(records)
     sealed, opened = results.tasks(sealed=True), results.tasks(sealed=False)
     tasks = sealed or opened
-    environment = jinja2.Environment(
-        loader=jinja2.ChoiceLoader(
-            [
-                jinja2.FileSystemLoader(Path(__file__).parent),
-                jinja2.PackageLoader("annealtune.studies.report"),
-            ]
-        ),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template("page.html").render(
+    frame = environment(jinja2.FileSystemLoader(Path(__file__).parent))
+    return frame.get_template("page.html").render(
         claim=claim(results),
         half="sealed" if sealed else "open",
         tiles=_tiles(results, tasks),
@@ -175,7 +164,9 @@ def _hero(results: Results) -> list[dict[str, Any]]:
     for panel, task in hero.panels(results):
         mean = results.mean(task, OURS)
         ratio = "" if mean is None else f"{mean.value:.2f} × best"
-        shown.append({"task": task, "ratio": ratio, "inline": render_panel(panel).inline})
+        shown.append(
+            {"task": task, "ratio": ratio, "inline": render_panel(panel, files=False).inline}
+        )
     return shown
 
 
@@ -187,7 +178,7 @@ def _drawings(results: Results, tasks: Sequence[str]) -> dict[str, Drawing]:
         figures.rates(results),
         figures.by_task(results, tasks),
     )
-    return {panel.name: render_panel(panel) for panel in panels}
+    return {panel.name: render_panel(panel, files=False) for panel in panels}
 
 
 def _folds(results: Results, sealed: Sequence[str], opened: Sequence[str]) -> list[Fold]:

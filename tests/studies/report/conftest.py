@@ -1,9 +1,9 @@
 """A headless Chromium, driven through its own pipe by the DevTools protocol."""
 
+import fcntl
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -42,17 +42,24 @@ class Browser:
 
     def __init__(self, profile: Path) -> None:
         assert CHROMIUM is not None
-        # Chromium reads commands from its file 3 and writes answers to its file 4.
-        read_here, write_there = os.pipe()
-        read_there, write_here = os.pipe()
-        through = f'exec "$0" "$@" 3<&{read_there} 4>&{write_there}'
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", through, CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
-            pass_fds=(read_there, write_there),
-            stderr=subprocess.DEVNULL,
+        # Chromium reads commands from its file 3 and writes answers to its file 4; ours are moved
+        # out of the way of these numbers.
+        (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
+        theirs = [
+            fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 10) for each in (read_there, write_there)
+        ]
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self._process = os.posix_spawn(
+            CHROMIUM,
+            [CHROMIUM, *FLAGS, f"--user-data-dir={profile}"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nowhere, 2),
+                *((os.POSIX_SPAWN_DUP2, each, place) for place, each in enumerate(theirs, 3)),
+            ],
         )
-        os.close(read_there)
-        os.close(write_there)
+        for each in (*theirs, read_there, write_there, nowhere):
+            os.close(each)
         self._input, self._output = os.fdopen(write_here, "wb"), os.fdopen(read_here, "rb")
         self._asked, self._rest, self._session = 0, b"", ""
         self._loaded = False
@@ -107,7 +114,7 @@ class Browser:
     def close(self) -> None:
         self._session = ""
         self.ask("Browser.close")
-        self._process.wait(timeout=30)
+        os.waitpid(self._process, 0)
         self._input.close()
         self._output.close()
 

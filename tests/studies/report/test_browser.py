@@ -1,118 +1,27 @@
-"""The page in a real browser, by the WebDriver protocol: no error, no request, nothing cut off."""
+"""The page in a real browser: no error, no request, nothing cut off, values on hover."""
 
 import base64
-import json
 import re
-import shutil
-import subprocess
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from annealtune.studies.records import Study
+from annealtune.studies.report.several import write_overview
 from annealtune.studies.report.writing import write_report
 
-CHROMIUM, DRIVER = (
-    next((found for name in names if (found := shutil.which(name))), None)
-    for names in (("chromium", "chromium-browser", "google-chrome"), ("chromedriver",))
-)
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None, reason="needs chromium and chromedriver on the PATH"
-    ),
-]
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-WIDTHS = (1280, 390)
-
-
-class Browser:
-    """A headless Chromium behind a running chromedriver."""
-
-    def __init__(self, address: str, profile: Path) -> None:
-        self.address = address
-        options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={profile}"]}
-        wanted = {
-            "browserName": "chrome",
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-        }
-        started = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
-        self.session = f"/session/{started['sessionId']}"
-
-    def open(self, page: Path, width: int, scheme: str) -> None:
-        self.cdp(
-            "Emulation.setDeviceMetricsOverride",
-            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500},
-        )
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self.cdp("Emulation.setEmulatedMedia", {"features": features})
-        self._ask("POST", f"{self.session}/url", {"url": page.as_uri()})
-
-    def run(self, script: str, *arguments: Any) -> Any:
-        body = {"script": script, "args": list(arguments)}
-        return self._ask("POST", f"{self.session}/execute/sync", body)
-
-    def log(self, kind: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._ask("POST", f"{self.session}/se/log", {"type": kind})
-        return found
-
-    def cdp(self, command: str, parameters: dict[str, Any]) -> Any:
-        body = {"cmd": command, "params": parameters}
-        return self._ask("POST", f"{self.session}/goog/cdp/execute", body)
-
-    def close(self) -> None:
-        self._ask("DELETE", self.session)
-
-    def _ask(self, verb: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.address + path, data, method=verb)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.load(answer)["value"]
+pytestmark = pytest.mark.slow
+SIZES = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
+SHOWN = "[...document.querySelectorAll('figure svg')].filter(svg => svg.clientWidth)"
 
 
 @pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    assert DRIVER is not None
-    log = tmp_path_factory.mktemp("driver") / "log.txt"
-    with log.open("w") as output:
-        driver = subprocess.Popen([DRIVER, "--port=0"], stdout=output, stderr=subprocess.STDOUT)
-    try:
-        browser = Browser(_address(log), tmp_path_factory.mktemp("profile"))
-        yield browser
-        browser.close()
-    finally:
-        driver.terminate()
-        driver.wait(timeout=30)
-
-
-def _address(log: Path) -> str:
-    for _ in range(300):
-        found = re.search(r"started successfully on port (\d+)", log.read_text())
-        if found:
-            return f"http://127.0.0.1:{found[1]}"
-        time.sleep(0.1)
-    raise AssertionError(f"chromedriver did not start: {log.read_text()}")
-
-
-@pytest.fixture(scope="module")
-def page(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def study(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathFactory) -> Study:
     """Every figure, long names, a long reason."""
     long = "a-method-with-quite-a-long-name-that-somebody-chose"
-    study = study_writer(
+    return study_writer(
         tmp_path_factory.mktemp("browser") / "study",
         {
             long: {s: {"accuracy": 0.9 + 0.01 * s} for s in range(3)},
@@ -123,46 +32,75 @@ def page(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathFa
         kinds={long: "sgd-sa"},
         command="annealtune study " + "x" * 300,
     )
+
+
+@pytest.fixture(scope="module")
+def page(study: Study) -> Path:
     return write_report(study)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_the_page_is_whole(browser: Browser, page: Path, width: int, scheme: str) -> None:
-    browser.log("browser")
-    browser.log("performance")
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_the_page_is_whole(browser: Any, page: Path, width: int, scheme: str) -> None:
     browser.open(page, width, scheme)
-    assert browser.log("browser") == []
+    assert browser.errors == []
+    assert browser.requests == [page.as_uri()]
     assert browser.run("return innerWidth") == width
-    overflow = browser.run("return document.documentElement.scrollWidth - innerWidth")
-    assert overflow <= 0
-    assert _requests(browser) == [page.as_uri()]
+    for state in ("closed", "open"):
+        browser.run(
+            "document.querySelectorAll('details')"
+            f".forEach(each => each.open = {str(state == 'open').lower()})"
+        )
+        assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0
     sizes = browser.run(
-        "return [...document.querySelectorAll('figure svg')].map(svg => {"
-        "  const box = svg.getBoundingClientRect();"
-        "  return [box.left, box.right, box.height]; })"
+        f"return {SHOWN}.map(svg => svg.getBoundingClientRect())"
+        ".map(box => [box.left, box.right, box.height])"
     )
-    assert len(sizes) == len(list((page.parent / "figures").glob("*.svg"))) == 20
+    assert len(sizes) == len(list((page.parent / "figures").glob("*.svg"))) == 15
     assert all(0 <= left < right <= width for left, right, _ in sizes)
-    assert all(right - left > 250 and height > 150 for left, right, height in sizes)
+    assert all(right - left > 250 and height > 120 for left, right, height in sizes)
     background = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (background == "rgb(255, 255, 255)") == (scheme == "light")
 
 
-def test_figures_follow_the_scheme(browser: Browser, page: Path) -> None:
-    """Lines and letters have another colour on a dark page, and stand out from it."""
-    script = (
-        "const look = getComputedStyle(document.querySelector(arguments[0]));"
-        "return look[arguments[1]]"
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_letters_in_figures_can_be_read(browser: Any, page: Path, width: int, scheme: str) -> None:
+    """None is smaller than 8 pixels, on whichever screen."""
+    browser.open(page, width, scheme)
+    sizes = browser.run(
+        f"return {SHOWN}.flatMap(svg => [...svg.querySelectorAll('text')]"
+        ".map(text => parseFloat(getComputedStyle(text).fontSize) * svg.getScreenCTM().a))"
     )
+    assert min(sizes) > 8
+
+
+def test_there_is_no_hole_in_the_grid(browser: Any, page: Path) -> None:
+    """Two figures a row; one that is left over stands in the middle."""
+    browser.open(page, 1280, "light")
+    rows = browser.run(
+        "return [...document.querySelectorAll('.panels')].map(grid => {"
+        "  const boxes = [...grid.children].map(each => each.getBoundingClientRect());"
+        "  return boxes.map(box => [box.top, (box.left + box.right) / 2]); })"
+    )
+    assert sum(map(len, rows)) == 14  # all but the hero
+    for grid in rows:
+        by_top: dict[float, list[float]] = {}
+        for top, middle in grid:
+            by_top.setdefault(round(top), []).append(middle)
+        for middles in by_top.values():
+            assert sum(middles) / len(middles) == pytest.approx(640, abs=2)
+
+
+def test_figures_follow_the_scheme(browser: Any, page: Path) -> None:
+    """Lines and letters have another colour on a dark page, and stand out from it."""
+    panel = "#panel-curves-validation-loss"
     seen = {}
     for scheme in ("light", "dark"):
         browser.open(page, 1280, scheme)
-        line = "#panel-figure-3-4-validation-loss path[style*='series-1']"
+        look = f'return getComputedStyle(document.querySelector("{panel} %s")).%s'
         seen[scheme] = [
-            browser.run(script, line, "stroke"),
-            browser.run(script, "#panel-figure-3-4-validation-loss text", "fill"),
-            browser.run(script, "body", "backgroundColor"),
+            browser.run(look % ("path[style*='series-1)']", "stroke")),
+            browser.run(look % ("text", "fill")),
+            browser.run("return getComputedStyle(document.body).backgroundColor"),
         ]
     assert all(a != b for a, b in zip(seen["light"], seen["dark"], strict=True))
     for line, letters, background in seen.values():
@@ -170,20 +108,52 @@ def test_figures_follow_the_scheme(browser: Browser, page: Path) -> None:
         assert _contrast(letters, background) > 7
 
 
-def test_wide_tables_scroll_by_themselves(browser: Browser, page: Path) -> None:
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_values_of_a_point_are_shown(browser: Any, page: Path, width: int) -> None:
+    browser.open(page, width, "light")
+    shown = "[...document.querySelectorAll('#panel-hero svg')].find(svg => svg.clientWidth)"
+    values = "document.querySelector('.values')"
+    assert browser.run(f"return {values}.hidden")
+    x, y, text = browser.run(
+        f"const svg = {shown};"
+        "const [, , , xs, ys, texts] = JSON.parse(svg.dataset.points)[0];"
+        "const spot = new DOMPoint(xs[2], ys[2]).matrixTransform(svg.getScreenCTM());"
+        "return [spot.x, spot.y, texts[2]]"
+    )
+    assert text == "seed 2: 90.00 %"
+    browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x + 1, y=y + 1)
+    told, left, right = browser.run(
+        f"const box = {values}.getBoundingClientRect();"
+        f"return [{values}.innerText, box.left, box.right]"
+    )
+    assert told.endswith(text)
+    assert 0 <= left < right <= width
+    browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    assert browser.run(f"return {values}.hidden")
+    browser.run(f"{shown}.focus()")
+    for key in ("ArrowRight", "ArrowRight", "ArrowRight"):
+        browser.ask("Input.dispatchKeyEvent", type="keyDown", key=key)
+    assert browser.run(f"return {values}.innerText").endswith(text)
+    browser.ask("Input.dispatchKeyEvent", type="keyDown", key="Escape")
+    assert browser.run(f"return {values}.hidden")
+    assert browser.errors == []
+
+
+def test_wide_tables_scroll_by_themselves(browser: Any, page: Path) -> None:
     browser.open(page, 390, "light")
     inner, outer = browser.run(
-        "const box = document.querySelector('#table-1 .scroll');"
+        "document.querySelector('#seed-by-seed').open = true;"
+        "const box = document.querySelector('#seed-by-seed .scroll');"
         "return [box.scrollWidth, box.clientWidth]"
     )
     assert inner > outer
 
 
-def test_a_click_sorts_a_table(browser: Browser, page: Path) -> None:
+def test_a_click_sorts_a_table(browser: Any, page: Path) -> None:
     browser.open(page, 1280, "light")
-    click = "document.querySelectorAll('#table-1 .titles button')[2].click();"
+    click = "document.querySelectorAll('#seed-by-seed .titles button')[2].click();"
     read = (
-        "return [...document.querySelectorAll('#table-1 tbody tr')]"
+        "return [...document.querySelectorAll('#seed-by-seed tbody tr')]"
         ".map(row => row.cells[2].dataset.order)"
     )
     for direction in (1, -1):
@@ -191,24 +161,38 @@ def test_a_click_sorts_a_table(browser: Browser, page: Path) -> None:
         known = [direction * float(value) for value in values if value]
         assert known == sorted(known)
         assert values[len(known) :] == [""] * 3  # runs without a result come last
-    assert browser.log("browser") == []
+    assert browser.errors == []
 
 
-def test_a_screenshot_is_not_blank(browser: Browser, page: Path, tmp_path: Path) -> None:
+def test_the_command_can_be_copied(browser: Any, page: Path) -> None:
+    browser.open(page, 1280, "light")
+    browser.run(
+        "window.copied = null;"
+        "navigator.clipboard.writeText = async text => { window.copied = text; };"
+        "document.querySelector('#origin .copyable button').click()"
+    )
+    assert browser.run("return window.copied") == "annealtune study " + "x" * 300
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_several_studies_side_by_side(
+    browser: Any, study: Study, tmp_path: Path, width: int, scheme: str
+) -> None:
+    page = write_overview([study, study], tmp_path, figures=False)
+    browser.open(page, width, scheme)
+    assert browser.errors == []
+    assert browser.requests == [page.as_uri()]
+    assert browser.run("return document.documentElement.scrollWidth - innerWidth") <= 0
+    tops = browser.run(
+        "return [...document.querySelectorAll('.card')].map(c => c.getBoundingClientRect().top)"
+    )
+    assert (tops[0] == tops[1]) == (width == 1280)
+
+
+def test_a_screenshot_is_not_blank(browser: Any, page: Path) -> None:
     browser.open(page, 390, "dark")
-    shot = browser.cdp("Page.captureScreenshot", {"format": "png"})
+    shot = browser.ask("Page.captureScreenshot", format="png")
     assert len(base64.b64decode(shot["data"])) > 10_000
-
-
-def _requests(browser: Browser) -> list[str]:
-    """Every address that was asked for since the log was read last, but for data in the page."""
-    events = [json.loads(entry["message"])["message"] for entry in browser.log("performance")]
-    asked = [
-        event["params"]["request"]["url"]
-        for event in events
-        if event["method"] == "Network.requestWillBeSent"
-    ]
-    return [address for address in asked if not address.startswith("data:")]
 
 
 def _contrast(first: str, second: str) -> float:

@@ -54,5 +54,12 @@ def test_a_rate_that_decays_to_nothing_leaves_the_axis(make_study: Callable[...,
     assert high == pytest.approx(0.15)
 
 
+def test_one_constant_rate_has_an_axis_around_it(make_study: Callable[..., Study]) -> None:
+    study = make_study({"adamw": {0: {"metric": {"rate": 0.003}}}})
+    with style():
+        low, high = rates.draw(blank(), study, ["adamw"]).get_ylim()
+    assert low < 0.003 < high
+
+
 def test_no_rate_is_known(make_study: Callable[..., Study]) -> None:
     assert rates.methods_with_rates(make_study({"sgd": {0: {}, 1: None}})) == []

@@ -46,8 +46,8 @@ def _rates(study: Study) -> Plate:
     pieces = [
         "The rate at the end of each epoch, on a logarithmic axis; what decays to nothing runs out "
         "at the bottom.",
-        f"Of {_all(chosen) if len(chosen) < 4 else 'methods'} that choose a rate for every step: "
-        "the geometric mean of those accepted."
+        "Of methods that choose a rate for every step"
+        f"{f' ({_all(chosen)})' if len(chosen) < 4 else ''}: the geometric mean of those accepted."
         if chosen
         else "",
     ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -54,20 +55,23 @@ def methods_with_rates(study: Study) -> list[str]:
 
 def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     """Draw the rates of methods: a thin line for each seed, a thick one for their mean."""
+    axes.set_yscale("log")  # before anything is drawn: one rate alone has no range
     looks = looks_of(study)
     ends = []
     peaks, lowest = [], math.inf
     for method in methods:
         color = looks[method].colour
-        curves = [each for run in study.of(method) if (each := rate_curve(run))[0].size]
-        with_seeds = len(curves) > 1 and len(methods) <= FEW_METHODS
-        for epochs, rates in curves if with_seeds else ():
-            axes.plot(epochs, rates, color=color, **THIN)
+        known = [(r, c) for r in study.of(method) if (c := rate_curve(r))[0].size]
+        finished = [curve for run, curve in known if run.status == "finished"]
+        if len(known) > 1 and len(methods) <= FEW_METHODS:
+            for run, curve in known:
+                axes.plot(*curve, color=color, **_thin(run))
+        curves = finished or [known[0][1]]
         common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
-        rows = [rates[np.isin(epochs, common)] for epochs, rates in curves]
-        mean = np.exp(np.mean(np.log(rows), axis=0))
         if not common:
             continue
+        rows = [rates[np.isin(epochs, common)] for epochs, rates in curves]
+        mean = np.exp(np.mean(np.log(rows), axis=0))
         axes.plot(common, mean, color=color, linestyle=looks[method].dashes, **THICK)
         of = f", mean of {len(curves)}" if len(curves) > 1 else ""
         texts = [f"epoch {e:g}: {r:.2g}{of}" for e, r in zip(common, mean, strict=True)]
@@ -75,7 +79,6 @@ def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
         peaks += [float(rates.max()) for _, rates in curves]
         lowest = min(lowest, float(mean.min()))
         ends.append((method, color, mean))
-    axes.set_yscale("log")
     bottom = max(lowest / 1.3, min(peaks) / _DECAY)
     axes.set_ylim(bottom, max(peaks) * 1.5)
     count_epochs(axes)
@@ -87,3 +90,7 @@ def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     # above that of its neighbours.
     name_ends(axes, [EndLabel(m, c, float(np.median(mean))) for m, c, mean in ends])
     return axes
+
+
+def _thin(run: RunRecord) -> dict[str, Any]:
+    return THIN if run.status == "finished" else {**THIN, "linestyle": ":"}

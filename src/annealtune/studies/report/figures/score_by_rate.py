@@ -20,6 +20,7 @@ from .style import INK, WIDTH, in_per_cent, legend, line, power_of_ten
 
 HEIGHT = 4.4  # inches
 _MOST_KEYS = 4
+_CLOSE = 0.06  # of the axis
 
 
 def limits_of(
@@ -61,10 +62,11 @@ def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[Rate
     axes.set_xlim(min(rates) / room, max(rates) * room)
     # The better end is always the upper one.
     axes.set_ylim((low, high) if measure.higher_is_better else (high, low))
-    for sweep in sweeps:
-        _draw_sweep(axes, study, statistics, sweep)
     swept = {label for sweep in sweeps for label in sweep.labels.values()}
     others = [method for method in statistics.ranking if method not in swept]
+    flats = [mean for m in others if (mean := statistics.summary(m).mean) is not None]
+    for sweep in sweeps:
+        _draw_sweep(axes, study, statistics, sweep, flats)
     for method in others:
         _draw_flat(axes, study, statistics, method)
     axes.set_xlabel("learning rate")
@@ -80,7 +82,13 @@ def draw(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[Rate
     return axes
 
 
-def _draw_sweep(axes: Axes, study: Study, statistics: Statistics, sweep: RateSweep) -> None:
+def _draw_sweep(
+    axes: Axes,
+    study: Study,
+    statistics: Statistics,
+    sweep: RateSweep,
+    flats: Sequence[float],
+) -> None:
     measure, looks = statistics.measure, looks_of(study)
     scores = {rate: scores_of(study, m, measure) for rate, m in sweep.labels.items()}
     known = {rate: list(each.values()) for rate, each in scores.items() if each}
@@ -118,19 +126,26 @@ def _draw_sweep(axes: Axes, study: Study, statistics: Statistics, sweep: RateSwe
                 color=color,
             )
             show_values(axes, label, color, [rate], [edge], [text])
-    _name_best(axes, measure, rates, means)
+    _name_best(axes, measure, rates, means, flats)
 
 
 def _name_best(
-    axes: Axes, measure: Measure, rates: Sequence[float], means: Sequence[float]
+    axes: Axes,
+    measure: Measure,
+    rates: Sequence[float],
+    means: Sequence[float],
+    flats: Sequence[float],
 ) -> None:
-    """Write the best mean of a sweep beside its point."""
+    """Write the best mean of a sweep beside its point, clear of a flat line that is close."""
     mean = measure.best(list(means))
     rate = rates[list(means).index(mean)]
+    bottom, top = axes.get_ylim()  # turned round for losses
+    near = [away for flat in flats if abs(away := (mean - flat) / (top - bottom)) < _CLOSE]
+    shift = 0 if not near else (11 if min(near, key=abs) >= 0 else -12)
     axes.annotate(
         measure.text(mean),
         (rate, mean),
-        (9, 0),
+        (9, shift),
         textcoords="offset points",
         va="center_baseline",
         fontweight="bold",
