@@ -160,6 +160,19 @@ printf '%s\\n' "${COMPREPLY[@]}"
         assert installed.endswith("-F _annealtune_completion annealtune")
         assert offered == ["adamw-sa", "adamw"]
 
+    def test_bash_is_told_by_one_command(self, environment, tmp_path):
+        done = subprocess.run(
+            ["bash", "--norc", "-c", "annealtune --install-completion; :"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert "bash completion installed" in done.stdout
+        script = tmp_path / ".bash_completions" / "annealtune.sh"
+        assert "_ANNEALTUNE_COMPLETE=complete_bash" in script.read_text()
+        assert f"source '{script}'" in (tmp_path / ".bashrc").read_text()
+
     def test_zsh(self, annealtune, monkeypatch):
         monkeypatch.setenv("_ANNEALTUNE_COMPLETE", "complete_zsh")
         monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "annealtune train --strategy t")

@@ -37,6 +37,7 @@ class TestUsageErrors:
             (["--set", "sgdsa.lr=1"], "sgdsa: unknown key; did you mean 'sgd-sa'?"),
             (["adamw"], "adamw: there is no such file; did you mean --method adamw?"),
             (["cifar10"], "cifar10: there is no such file; did you mean --data cifar10?"),
+            (["--epochs", "three"], "--epochs 'three': input should be a valid integer"),
             (["--epochs", "0"], "epochs: input should be greater than or equal to 1, got 0"),
             (["--validation-fraction", "1.5"], "validation_fraction: "),
             (["--set", "sgd-sa.lr=[-0.1]"], "sgd-sa.lr.0: input should be greater than"),

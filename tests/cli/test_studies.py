@@ -247,7 +247,7 @@ def usage(monkeypatch, capsys, place, tiny):
         (["--vary", "init-sed"], "vary = 'init-sed': unknown; did you mean 'init_seed'?"),
         (["--engine", "kubernetes"], "engine = 'kubernetes': unknown; known: local"),
         (["--engine", "loacl"], "did you mean 'local'"),
-        (["--jobs", "0"], "invalid value for '--jobs'"),
+        (["--jobs", "0"], "--jobs '0': "),
         (["--search", "grid"], "search = 'grid': unknown; known: best-seed"),
         (["--reduction", "3"], "belong to --search"),
         (["--search", "best-seed", "--methods", "sgd,ssa"], "takes one method, got sgd, ssa"),

@@ -105,7 +105,7 @@ def _call(words: list[str]) -> Any:
     except usage_error as error:
         command = " ".join(["annealtune", *(set(words[:1]) & COMMANDS.keys())])
         raise ConfigError(
-            f"{_explain_usage(error)}\n{command} --help explains the options"
+            f"{_explain_usage(error, words)}\n{command} --help explains the options"
         ) from None
 
 
@@ -174,11 +174,10 @@ def _check_command(arguments: list[str]) -> None:
         )
 
 
-def _explain_usage(error: Any) -> str:
+def _explain_usage(error: Any, words: list[str]) -> str:
     """Return what is wrong with the words of a command."""
     from annealtune.errors import did_you_mean
 
-    message: str = error.format_message()
     if hasattr(error, "possibilities"):  # an option that does not exist
         options = [
             spelled
@@ -186,7 +185,12 @@ def _explain_usage(error: Any) -> str:
             for spelled in (*option.opts, *option.secondary_opts)
             if spelled.startswith("-")
         ]
-        message = f"no such option: {error.option_name}{did_you_mean(error.option_name, options)}"
+        return f"no such option: {error.option_name}{did_you_mean(error.option_name, options)}"
+    message: str = error.format_message()
+    spelled = getattr(getattr(error, "param", None), "opts", [""])[0]
+    if spelled in words[:-1] and spelled.startswith("-"):  # a value of the wrong kind
+        value = words[words.index(spelled) + 1]
+        message = f"{spelled} {value!r}: {error.message[:1].lower()}{error.message[1:]}"
     return f"{message[:1].lower()}{message[1:]}"
 
 

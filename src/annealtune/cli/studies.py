@@ -101,7 +101,10 @@ FirstRung = Annotated[
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(cls=GroupedCommand)
+@app.command(
+    cls=GroupedCommand,
+    epilog="annealtune train --help --method NAME shows the options of a method.",
+)
 @with_config_flags
 def study(
     flags: dict[str, Any],
