@@ -66,7 +66,10 @@ def study(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathF
     return study_writer(
         tmp_path_factory.mktemp("reports") / "study",
         {
-            EVIL: {0: {"accuracy": 0.9}, 1: {"accuracy": 0.92}},
+            EVIL: {
+                0: {"accuracy": 0.9, "metric": {"rate": 0.1}},
+                1: {"accuracy": 0.92, "metric": {"rate": 0.2}},
+            },
             "../scheduled": {seed: {"accuracy": 0.88} for seed in seeds},
             "ssa": {0: {"accuracy": 0.3}, 1: {"failure": f"broke {EVIL}", "done": 1}},
             "sgd": {0: {"accuracy": 0.5}, 1: {"done": 2}},
