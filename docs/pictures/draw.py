@@ -37,24 +37,22 @@ class Digits:
         return nn.functional.cross_entropy(self.model(self.images[batch]), self.labels[batch])
 
 
-def self_tuned() -> tuple[SelfTuner, list[list[float]], list[float]]:
+def self_tuned() -> tuple[SelfTuner, tuple[tuple[float, ...], ...], list[float]]:
     """Return a tuner after its run, the losses of the arms of its race, and all rates."""
     task = Digits()
     opt = SelfTuner(torch.optim.AdamW(task.model.parameters()), model=task.model, total_steps=STEPS)
     compute_loss = opt.record(task.loss)
-    rates, race = [], None
+    rates = []
     for _ in range(STEPS):
         compute_loss(task.minibatch()).backward()
         opt.step()
         opt.zero_grad()
-        race = opt._races.race or race  # what a race has seen is gone once it is decided
         rates.append(opt.rate)
-    assert race is not None
-    assert len(opt.races) == 1
-    return opt, race.standings.losses, rates
+    [race] = opt.races
+    return opt, race.losses, rates
 
 
-def draw_race(opt: SelfTuner, losses: list[list[float]], path: Path) -> None:
+def draw_race(opt: SelfTuner, losses: tuple[tuple[float, ...], ...], path: Path) -> None:
     """Every arm's loss on the same minibatches; where it was dropped, and who won."""
     [info] = opt.races
     drawing = Drawing(330)

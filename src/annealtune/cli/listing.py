@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from annealtune.annealing.race_info import rate_text
 from annealtune.studies.listing import Entry, Listing, list_directory
 
 PLACES = (Path("runs"), Path("studies"))
@@ -72,7 +73,7 @@ def _table(entries: Iterable[Entry], *, is_wide: bool) -> Table:
             *names,
             f"{entry.done}/{'?' if entry.planned is None else entry.planned}",
             Text(entry.state, style=_STYLES[entry.state]),
-            "" if entry.rate is None else f"{entry.rate:.2g}",
+            "" if entry.rate is None else rate_text(entry.rate),
             _score(entry, "validation"),
             _score(entry, "test"),
         )

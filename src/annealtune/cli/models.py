@@ -5,10 +5,14 @@ from typing import Annotated
 
 import typer
 
+from annealtune.cli.completion import complete_run
 from annealtune.errors import ConfigError
 from annealtune.training.storage import require_run
 
-RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+RunPath = Annotated[
+    Path,
+    typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete_run),
+]
 Input = Annotated[
     Path,
     typer.Argument(
