@@ -68,7 +68,8 @@ ALONE = next(block for block in EXAMPLES if block.page.name == "README.md")
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
-def test_a_code_block_runs(block: Block) -> None:
+def test_a_code_block_runs(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     padded = "\n" * (block.line - 1) + block.code  # so that errors name the line of the page
     exec(compile(padded, block.page, "exec"), {} if block == ALONE else given())
 
