@@ -54,6 +54,13 @@ class TestLive:
         assert "…" not in "".join(bars) + numbers
         assert max(map(len, [*bars, numbers])) <= width
 
+    def test_a_race_is_a_line_above_the_bars(self, tiny, place):
+        console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+        run(tiny(method="self-tuned", epochs=24), place, progress=Live(console))
+        lines = [line for line in drawn(console) if line.startswith("race")]
+        assert len(lines) == 1
+        assert re.match(r"race 1: 3 arms, 8 steps, \S+ won, \S+ second", lines[0])
+
     def test_continues_where_the_run_was_left(self, tiny, place, console):
         class Leaving(Progress):
             def epoch(self, record):

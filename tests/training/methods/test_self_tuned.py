@@ -144,12 +144,35 @@ class TestAgainstTheLibrary:
                 assert torch.equal(saved[name], value), name
         assert any(not torch.equal(saved[name], last[name]) for name in saved)
 
+    def test_the_last_weights_are_scored_beside_their_average(
+        self, racing, session, newest, lines_of
+    ):
+        directory = racing()
+        record = lines_of(directory / "metrics.jsonl")[-1]
+        other = session(**RACING)
+        other.model.load_state_dict(torch.load(newest(directory)[0], weights_only=True)["model"])
+        other.model.eval()
+        loss, right, count = 0.0, 0, 0
+        with torch.no_grad():
+            for x, y in other.validation_batches:
+                scores = other.model(x)
+                loss += F.cross_entropy(scores, y, reduction="sum").item()
+                right += int((scores.argmax(1) == y).sum())
+                count += len(y)
+        assert record["last_weights_validation_loss"] == pytest.approx(loss / count)
+        assert record["last_weights_validation_accuracy"] == right / count
+        result = json.loads((directory / "result.json").read_text())
+        for name in ("last_weights_validation_loss", "last_weights_validation_accuracy"):
+            assert result[name] == record[name]
+        assert record["last_weights_validation_loss"] != record["validation_loss"]
+
     def test_without_an_average_the_last_weights_are_saved(self, complete, newest):
         options = {"method": "self-tuned", "self-tuned": {"average": False}}
         directory = complete(epochs=1, **options)
         last = torch.load(newest(directory)[0], weights_only=True)["model"]
         saved = load_file(directory / "best.safetensors")
         assert all(torch.equal(saved[name], last[name]) for name in saved)
+        assert "last_weights" not in (directory / "metrics.jsonl").read_text()
 
 
 class TestRecords:

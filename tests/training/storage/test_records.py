@@ -13,6 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from annealtune.annealing import Setting
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.errors import RunError
 from annealtune.optim import StepInfo
 from annealtune.training import data, models, run
@@ -76,6 +77,7 @@ def test_an_epoch_counted_again(tiny, place, lines_of):
     assert record["accept_probability"] == pytest.approx((sum(metropolis) + better) / 6)
     assert record["worsening_accept_probability"] == pytest.approx(fmean(metropolis))
     assert record["temperature"] == 0.3
+    assert record["rate"] == pytest.approx(fmean(info.setting["lr"] for info in accepted))
     assert (record["forwards"], record["backwards"]) == (12, 6)
 
     tried = Counter(info.setting["lr"] for info in infos)
@@ -237,6 +239,22 @@ class TestTensorBoard:
         directory = complete(method="adamw", tensorboard=True)
         records = lines_of(directory / "metrics.jsonl")
         assert self.scalars(directory) == self.expected(records)
+
+    def test_races_are_text_and_the_last_weights_are_numbers(self, complete, lines_of):
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+        directory = complete(method="self-tuned", epochs=24, tensorboard=True)
+        records = lines_of(directory / "metrics.jsonl")
+        (race,) = [race for record in records for race in record.get("races", ())]
+        events = EventAccumulator(str(directory / "tensorboard")).Reload()
+        (event,) = events.Tensors("races/text_summary")
+        (text,) = event.tensor_proto.string_val
+        assert text.decode().startswith(f"{RaceInfo.from_dict(race)}\n")
+        scalars = self.scalars(directory)
+        for name in ("rate", "last_weights_validation_loss", "last_weights_validation_accuracy"):
+            assert [value for _, value in scalars[name]] == pytest.approx(
+                [record[name] for record in records], rel=1e-6
+            )
 
     def test_nothing_twice_after_a_kill(self, place, program, at_call, lines_of, tiny_flags):
         flags = ["train", *tiny_flags, "--method", "adamw", "--tensorboard", "--out", "run"]
