@@ -363,6 +363,18 @@ def test_a_search_that_has_not_ended(make_study: Callable[..., Study], log: dict
     assert "The search for the best seed has not ended." in page_of(read_study(study.path)).text
 
 
+def test_a_search_among_runs_that_know_only_losses(make_study: Callable[..., Study]) -> None:
+    study = make_study({"sgd-sa": {1: {"accuracy": None}}})
+    score = {"seed": 1, "best_epoch": 3, "validation_loss": 0.2}
+    rung = {"epochs": 4, "scores": [score], "failed": [], "kept": [1], "pruned": []}
+    log = {"method": "sgd-sa", "rungs": [rung], "winner": score | {"test_loss": 0.35}}
+    (study.path / "search.json").write_text(json.dumps(log))
+    page = page_of(read_study(study.path))
+    assert "seed 1 of sgd-sa: validation loss 0.2000 at its best epoch, 3." in page.text
+    assert "which chose nothing, it reached 0.3500." in page.text
+    assert "best validation loss so far" in page.text
+
+
 def test_options_in_which_methods_differ(make_study: Callable[..., Study]) -> None:
     methods = [
         {
