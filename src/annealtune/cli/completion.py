@@ -50,7 +50,7 @@ def complete_assignment(incomplete: str) -> list[str]:
 
     Example:
         >>> complete_assignment("adamw.")
-        ['adamw.lr=', 'adamw.weight_decay=']
+        ['adamw.lr=', 'adamw.weight_decay=', 'adamw.schedule=']
     """
     blocks = {
         field.alias or name: field.annotation
