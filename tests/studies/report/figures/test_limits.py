@@ -26,6 +26,17 @@ def test_what_is_not_so_far_off_is_seen() -> None:
     assert not found.is_cut
 
 
+def test_a_bad_start_is_cut_and_its_method_is_seen() -> None:
+    """The better one falls from 2 to 1; the other starts at 90 and settles at 3."""
+    late = np.array([90.0, 50.0, 20.0, 3.0, 3.0, 3.0])
+    curves = {"good": np.linspace(2, 1, 6), "late": late}
+    found = curve_limits(curves, higher_is_better=False)
+    assert found is not None
+    assert 3 < found.high < 4
+    assert found.is_cut
+    assert found.beyond == ()
+
+
 def test_nothing_is_cut_where_all_fit() -> None:
     curves = {"a": np.array([3.0, 2.0, 1.0]), "b": np.array([3.1, 2.1, 1.1])}
     found = curve_limits(curves, higher_is_better=False)

@@ -15,7 +15,7 @@ _WIDE = 10.0
 _CUT = 0.1
 # So many times farther behind than the one before it, a method is left out of the picture.
 _LONELY = 25.0
-# An axis that is so many times longer than the better half needs is cut.
+# An axis may be so many times longer than the better half needs, to show what is worse.
 _STRETCH = 3.0
 _MARGIN, _WORSE_MARGIN = 0.06, 0.12
 
@@ -44,8 +44,7 @@ def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Li
     Args:
         curves: by method; values that are not finite do not count.
         higher_is_better: which end of the axis is the good one. The other end cuts off a tenth
-            of the better half's values at most, and whatever else is worse; nothing at all if
-            that would be seen well enough.
+            of the better half's values at most, and what is much worse.
 
     Returns:
         None if there is nothing to draw.
@@ -66,9 +65,15 @@ def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Li
     scale = np.log if is_log else np.asarray
     shown = scale(values)
     best, worst = sign * float((sign * shown).max()), float(_worst(shown, sign))
-    furthest = sign * float((sign * scale(everything)).min())
-    is_cut = abs(best - furthest) > _STRETCH * abs(best - worst)
-    end = worst if is_cut else furthest
+    # A method that is not too far off in the second half of its epochs is seen as well.
+    reach = abs(best - worst)
+    for each in known.values():
+        late = float((sign * scale(each[each.size // 2 :])).min())
+        if 0 < sign * best - late <= _STRETCH * abs(best - worst):
+            reach = max(reach, sign * best - late)
+    furthest = sign * best - float((sign * scale(everything)).min())
+    is_cut = furthest > max(reach, _STRETCH * abs(best - worst))
+    end = best - sign * (reach if is_cut else furthest)
     span = abs(best - end) or abs(best) * 0.1 or 1.0
     better_end = best + sign * _MARGIN * span
     worse_end = end - sign * (_WORSE_MARGIN if is_cut else _MARGIN) * span
