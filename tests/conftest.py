@@ -1,4 +1,4 @@
-"""The program warmed up, and a tiny study for it to run."""
+"""The program warmed up, a tiny study for it to run, and a browser for what it makes."""
 
 import contextlib
 import json
@@ -12,6 +12,8 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+
+from tools.browser import CHROMIUM, Browser
 
 SOURCE = Path(__file__).parents[1] / "src"
 WARM_PROGRAM = Path(__file__).parent / "training" / "warm_program.py"
@@ -192,3 +194,12 @@ def outcome():
         return found
 
     return outcome
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A browser for all tests; they are skipped where there is none."""
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium on the PATH")
+    with Browser() as browser:
+        yield browser

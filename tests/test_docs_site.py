@@ -49,8 +49,6 @@ ASKED_FOR_ONLY_BY = {
     "https://bit.ly/2s3ChXG": None,
     "http://tartarus.org/": None,
 }
-# These pages were written before their figures were kept beside them.
-WITHOUT_FIGURES = re.compile(r"results/[\w-]+\.html$")
 
 
 class Scan(HTMLParser):
@@ -120,7 +118,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages_of(site: Path) -> dict[str, Scan]:
     return {
         path.relative_to(site).as_posix(): Scan(path.read_text(encoding="utf-8"))
-        for path in site.rglob("*.html")
+        for path in site.rrglob("*.html")
     }
 
 
@@ -132,10 +130,7 @@ def test_every_link_leads_somewhere(site: Path) -> None:
     for name, page in pages.items():
         if name == "404.html":  # its links start at the root of the server
             continue
-        links = page.links
-        if WITHOUT_FIGURES.match(name):
-            links = [link for link in links if not link.startswith("figures/")]
-        if missing := lost(name, links, pages, files):
+        if missing := lost(name, page.links, pages, files):
             found[name] = missing
     assert found == {}
 
@@ -181,10 +176,10 @@ def test_every_command_is_on_the_page_of_the_program(site: Path) -> None:
 
 
 def test_the_results_are_published_as_they_are(site: Path) -> None:
-    results = sorted((DOCS / "results").glob("*.html"))
+    results = sorted((DOCS / "results").rglob("*.html"))
     assert len(results) > 5
     for path in results:
-        assert (site / "results" / path.name).read_bytes() == path.read_bytes()
+        assert (site / path.relative_to(DOCS)).read_bytes() == path.read_bytes()
 
 
 def test_drawings_follow_the_toggle(site: Path) -> None:
@@ -203,7 +198,7 @@ def test_drawings_follow_the_toggle(site: Path) -> None:
 
 
 def test_no_formula_is_left_as_latex(site: Path) -> None:
-    text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").rglob("*.html"))
+    text = "".join(p.read_text(encoding="utf-8") for p in (site / "reference").rrglob("*.html"))
     assert text.count('class="formula"') > 10
     assert re.findall(r"math:|\\(?:cdot|frac|quad|min|le|alpha)|\^\{", text) == []
 

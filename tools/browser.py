@@ -1,38 +1,28 @@
 """A headless Chromium that opens pages and tells what a reader would see.
 
 It is driven through its DevTools pipe, so that nothing but the browser itself has to be there.
-
-Example:
-    with Browser() as browser:
-        page = browser.open(Path("report/index.html"), width=390, dark=True)
-        page.screenshot(Path("page.png"))
-        assert not page.complaints
 """
 
 from __future__ import annotations
 
 import base64
-import itertools
+import fcntl
 import json
 import os
 import select
 import shutil
-import subprocess
 import tempfile
-import time
-from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next((path for name in _NAMES if (path := shutil.which(name))), None)
 _FLAGS = (
-    "--headless=new",
+    "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
     "--disable-sync",
-    "--disable-extensions",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-dev-shm-usage",
@@ -40,186 +30,154 @@ _FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
-_PATIENCE = 60.0
-
-
-def find() -> str | None:
-    """Return the path of a Chromium, None if there is none."""
-    return next((path for name in NAMES if (path := shutil.which(name))), None)
+_PATIENCE = 120  # seconds
 
 
 class Browser:
-    """A browser for as long as the context lasts.
+    """One page after the other in a headless browser, for as long as the context lasts.
+
+    Attributes:
+        errors: what the console said since the last `open`.
+        requests: every address asked for since the last `open`, but for data in the page.
 
     Raises:
         FileNotFoundError: if there is no Chromium on this machine.
+
+    Example:
+        with Browser() as browser:
+            browser.open(Path("report/index.html"), 390, "dark")
+            browser.screenshot(Path("page.png"))
     """
 
     def __init__(self) -> None:
-        program = find()
-        if program is None:
-            raise FileNotFoundError(f"no browser: one of {', '.join(NAMES)} must be installed")
-        self._numbers = itertools.count(1)
-        self._buffer = b""
-        self._events: list[dict[str, Any]] = []
+        if CHROMIUM is None:
+            raise FileNotFoundError(f"no browser: one of {', '.join(_NAMES)} must be installed")
         self._profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-        # Chromium reads commands from descriptor 3 and writes to 4.
-        ours_in, theirs_out = os.pipe()
-        theirs_in, self._out = os.pipe()
-        self._in = ours_in
-        command = [program, *_FLAGS, f"--user-data-dir={self._profile.name}"]
-        shell = ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", *command]
-        self._process = subprocess.Popen(
-            shell,
-            pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        # Chromium reads commands from its file 3 and writes answers to its file 4; ours are moved
+        # out of the way of these numbers.
+        (read_here, write_there), (read_there, write_here) = os.pipe(), os.pipe()
+        theirs = [
+            fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 10) for each in (read_there, write_there)
+        ]
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self._process = os.posix_spawn(
+            CHROMIUM,
+            [CHROMIUM, *_FLAGS, f"--user-data-dir={self._profile.name}"],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nowhere, 2),
+                *((os.POSIX_SPAWN_DUP2, each, place) for place, each in enumerate(theirs, 3)),
+            ],
         )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for each in (*theirs, read_there, write_there, nowhere):
+            os.close(each)
+        self._input, self._output = os.fdopen(write_here, "wb"), os.fdopen(read_here, "rb")
+        self._asked, self._rest, self._session = 0, b"", ""
+        self._loaded = False
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
+        attached = self.ask("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = attached["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.ask(f"{domain}.enable")
 
     def __enter__(self) -> Browser:
         return self
 
-    def __exit__(
-        self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
-    ) -> None:
-        self._process.terminate()
-        self._process.wait(_PATIENCE)
-        os.close(self._in)
-        os.close(self._out)
+    def __exit__(self, *_: object) -> None:
+        self._session = ""
+        self.ask("Browser.close")
+        os.waitpid(self._process, 0)
+        self._input.close()
+        self._output.close()
         self._profile.cleanup()
 
-    def open(
-        self, address: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False
-    ) -> Page:
-        """Open a page and wait until it is loaded.
+    def open(self, page: Path | str, width: int, scheme: str, height: int = 900) -> None:
+        """Load a page in a window of some width, ``"light"`` or ``"dark"``.
 
         Args:
-            address: a file, or an address that begins with http.
-            width: in pixels, of the window.
-            height: in pixels, of the window.
-            dark: whether the reader prefers dark pages.
+            page: a file, or an address.
+            width: of the window, in pixels; a narrow one is a phone's.
+            scheme: which of the two the reader prefers.
+            height: of the window, in pixels.
         """
-        url = address if isinstance(address, str) else address.resolve().as_uri()
-        target = self.call("Target.createTarget", {"url": "about:blank"})["targetId"]
-        attached = self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
-        page = Page(self, url, target, attached["sessionId"])
-        for domain in ("Page", "Runtime", "Log", "Network"):
-            page.call(f"{domain}.enable")
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
-        page.call("Emulation.setDeviceMetricsOverride", metrics)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        page.call("Emulation.setEmulatedMedia", {"features": [scheme]})
-        self._events.clear()
-        page.call("Page.navigate", {"url": url})
-        while not any(event["method"] == "Page.loadEventFired" for event in self._events):
-            self._receive()
-        page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
-        page.note(self._events)
-        return page
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.ask("Emulation.setEmulatedMedia", features=features)
+        self.errors, self.requests, self._loaded = [], [], False
+        self.ask("Page.navigate", url=page if isinstance(page, str) else page.resolve().as_uri())
+        while not self._loaded:
+            self._hear()
+        # What a script says or asks for at once is heard before this is answered.
+        self.run("return new Promise(done => setTimeout(done, 30))")
 
-    def call(
-        self, method: str, parameters: dict[str, Any] | None = None, session: str | None = None
-    ) -> dict[str, Any]:
-        """Send a command of the DevTools protocol and return its result."""
-        number = next(self._numbers)
-        message: dict[str, Any] = {"id": number, "method": method, "params": parameters or {}}
-        if session is not None:
-            message["sessionId"] = session
-        os.write(self._out, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._receive()
-            if answer.get("id") == number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
-                result: dict[str, Any] = answer["result"]
-                return result
+    def run(self, script: str) -> Any:
+        """Return what the body of a function returns in the page."""
+        found = self.ask(
+            "Runtime.evaluate",
+            expression=f"(() => {{{script}}})()",
+            returnByValue=True,
+            awaitPromise=True,
+        )
+        assert "exceptionDetails" not in found, found["exceptionDetails"]
+        return found["result"].get("value")
 
-    def _receive(self) -> dict[str, Any]:
-        limit = time.monotonic() + _PATIENCE
-        while b"\0" not in self._buffer:
-            ready, _, _ = select.select([self._in], [], [], max(0.0, limit - time.monotonic()))
-            data = os.read(self._in, 1 << 20) if ready else b""
-            if not data:
-                raise TimeoutError("the browser has not answered, or has ended")
-            self._buffer += data
-        text, _, self._buffer = self._buffer.partition(b"\0")
-        message: dict[str, Any] = json.loads(text)
-        if "method" in message:
-            self._events.append(message)
-        return message
-
-
-@dataclass
-class Page:
-    """A page that is open.
-
-    Attributes:
-        complaints: what the console says: errors, warnings, exceptions.
-        requests: addresses that were asked for besides the page itself.
-    """
-
-    browser: Browser
-    url: str
-    target: str
-    session: str
-    complaints: list[str] = field(default_factory=list)
-    requests: list[str] = field(default_factory=list)
-
-    def call(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Send a command of the DevTools protocol to this page."""
-        return self.browser.call(method, parameters, self.session)
-
-    def note(self, events: list[dict[str, Any]]) -> None:
-        """Take note of what happened while the page was loaded."""
-        for event in events:
-            method, given = event["method"], event["params"]
-            if method == "Runtime.exceptionThrown":
-                self.complaints.append(str(given["exceptionDetails"].get("text")))
-            elif method == "Log.entryAdded":
-                self.complaints.append(given["entry"]["text"])
-            elif method == "Runtime.consoleAPICalled" and given["type"] in ("error", "warning"):
-                self.complaints.append(str([each.get("value") for each in given["args"]]))
-            elif method == "Network.requestWillBeSent":
-                address = given["request"]["url"]
-                if address != self.url and not address.startswith("data:"):
-                    self.requests.append(address)
-
-    def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript."""
-        given = {"expression": expression, "returnByValue": True, "awaitPromise": True}
-        answer = self.call("Runtime.evaluate", given)
-        if "exceptionDetails" in answer:
-            raise RuntimeError(f"{expression}: {answer['exceptionDetails']['text']}")
-        return answer["result"].get("value")
-
-    @property
     def size(self) -> tuple[int, int]:
-        """Width and height of the whole page; wider than the window means that it overflows."""
-        width, height = self.evaluate(
-            "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
+        """Return width and height of the whole page; wider than the window, it overflows."""
+        width, height = self.run(
+            "const all = document.documentElement; return [all.scrollWidth, all.scrollHeight]"
         )
         return width, height
 
-    def screenshot(self, path: Path, *, height: int | None = None, whole: bool = False) -> None:
-        """Write what is seen as PNG.
-
-        Args:
-            path: of the picture.
-            height: in pixels from the top; by default that of the window.
-            whole: the whole page.
-        """
-        given: dict[str, Any] = {"format": "png", "captureBeyondViewport": True}
-        if whole or height is not None:
-            wide, high = self.size
-            clip = {"x": 0, "y": 0, "width": wide, "height": height or high, "scale": 1}
-            given["clip"] = clip
-        picture = base64.b64decode(self.call("Page.captureScreenshot", given)["data"])
+    def screenshot(self, path: Path, height: int | None = None) -> None:
+        """Write the page as PNG, from its top: so many pixels of it, or all."""
+        width, whole = self.size()
+        clip = {"x": 0, "y": 0, "width": width, "height": height or whole, "scale": 1}
+        shot = self.ask(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
+        )
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(picture)
+        path.write_bytes(base64.b64decode(shot["data"]))
 
-    def close(self) -> None:
-        """Close the page; the browser stays."""
-        self.browser.call("Target.closeTarget", {"targetId": self.target})
+    def ask(self, method: str, **parameters: Any) -> Any:
+        """Send a command of the DevTools protocol and wait for its answer."""
+        self._asked += 1
+        message: dict[str, Any] = {"id": self._asked, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        self._input.write(json.dumps(message).encode() + b"\0")
+        self._input.flush()
+        while (answer := self._hear()).get("id") != self._asked:
+            pass
+        assert "error" not in answer, answer["error"]
+        return answer["result"]
+
+    def _hear(self) -> dict[str, Any]:
+        while b"\0" not in self._rest:
+            ready, _, _ = select.select([self._output], [], [], _PATIENCE)
+            piece = os.read(self._output.fileno(), 1 << 20) if ready else b""
+            assert piece, "the browser has ended, or does not answer"
+            self._rest += piece
+        line, _, self._rest = self._rest.partition(b"\0")
+        message: dict[str, Any] = json.loads(line)
+        happened, facts = message.get("method"), message.get("params", {})
+        if happened == "Page.loadEventFired":
+            self._loaded = True
+        elif happened == "Log.entryAdded":
+            self.errors.append(facts["entry"]["text"])
+        elif happened == "Runtime.exceptionThrown":
+            self.errors.append(str(facts["exceptionDetails"]))
+        elif happened == "Runtime.consoleAPICalled":
+            self.errors.append(str(facts["args"]))
+        elif happened == "Network.requestWillBeSent":
+            address = facts["request"]["url"]
+            if not address.startswith("data:"):
+                self.requests.append(address)
+        return message

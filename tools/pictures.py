@@ -18,10 +18,10 @@ def main(arguments: list[str] | None = None) -> None:
     if not given.page.is_file():
         parser.error(f"{given.page}: must be a page on disk; there is no such file")
     with Browser() as browser:
-        page = browser.open(given.page, width=given.width, dark=given.dark)
-        for complaint in page.complaints:
-            parser.error(f"{given.page}: the page complains: {complaint}")
-        page.screenshot(given.picture, height=given.height, whole=given.height is None)
+        browser.open(given.page, given.width, "dark" if given.dark else "light")
+        if browser.errors:
+            parser.error(f"{given.page}: the page must have no errors, got {browser.errors[0]}")
+        browser.screenshot(given.picture, given.height)
     print(given.picture)
 
 

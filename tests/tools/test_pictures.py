@@ -3,10 +3,10 @@
 import pytest
 from PIL import Image
 
-from tools.browser import find
+from tools.browser import CHROMIUM
 from tools.pictures import main
 
-pytestmark = pytest.mark.skipif(find() is None, reason="needs Chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 PAGE = """<!doctype html><meta name="viewport" content="width=device-width">
 <style>body { margin: 0; height: 3000px; background: #ff0000 }
 @media (prefers-color-scheme: dark) { body { background: #0000ff } }</style>{}"""
