@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 TRAINING = Path(__file__).parents[1] / "training"
 
@@ -36,6 +37,26 @@ class TestPredict:
         assert rows[0] == ["input", "value"]
         assert len(rows) == 4
         assert rows[1][1] == rows[2][1] == rows[3][1]
+
+    def test_pictures_are_resized_as_in_training(self, annealtune, refused):
+        for part, count in (("train", 8), ("test", 2)):
+            for name, grey in (("dark", 10), ("bright", 240)):
+                Path(f"pictures/{part}/{name}").mkdir(parents=True)
+                for number in range(count):
+                    picture = Image.new("L", (10 + number, 12), grey + number)
+                    picture.save(f"pictures/{part}/{name}/{number}.png")
+        flags = ["--data", "image-folder", "--data-dir", "pictures", "--model", "small-cnn-w8"]
+        flags += ["--image-size", 8, 8, "--epochs", 20, "--batch-size", 4, "--out", "run"]
+        code, _, err = annealtune("train", *flags)
+        assert code == 0, err
+        Path("pictures").rename("moved")  # the run's data is not needed
+        assert annealtune("predict", "run", "moved/test")[1] == "4 predictions: predictions.csv\n"
+        with Path("predictions.csv").open() as file:
+            rows = {row["input"]: row["class"] for row in csv.DictReader(file)}
+        assert rows == {f"{name}/{n}.png": name for name in ("bright", "dark") for n in range(2)}
+        Path("moved/test/dark/0.png").write_bytes(b"damaged")
+        text = refused("predict", "run", "moved/test", "--force", code=1)
+        assert "dark/0.png cannot be read as a picture" in text
 
     def test_overwrites_only_if_told(self, annealtune, refused, trained):
         Path("mine.csv").write_text("keep")

@@ -58,6 +58,21 @@ def brightness():
     return (images, targets), (test_images, test_targets)
 
 
+def float_pictures():
+    """The same images as floats, in colour."""
+    (images, labels), (test_images, test_labels), _ = pictures()
+    colour, test_colour = (
+        i[:, None].float().expand(-1, 3, -1, -1) / 255 for i in (images, test_images)
+    )
+    return (colour, labels), (test_colour, test_labels), {"standardize": True}
+
+
+def waves():
+    """Two channels of ten numbers each, and how high they are."""
+    inputs = _numbers(80, 2, 10)
+    return (inputs[:60], inputs[:60].mean((1, 2))), (inputs[60:], inputs[60:].mean((1, 2)))
+
+
 class NextToken(nn.Module):
     """One layer that looks at each token alone."""
 

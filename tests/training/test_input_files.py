@@ -178,6 +178,12 @@ class TestPictures:
         with pytest.raises(DataError, match=r"a.png is a colour picture"):
             read(tmp_path, GREY)
 
+    @pytest.mark.parametrize("task", [GREY, COLOUR])
+    def test_more_than_eight_bits_a_channel(self, tmp_path, task):
+        Image.fromarray(np.full((2, 3), 40_000, dtype=np.uint16)).save(tmp_path / "a.png")
+        with pytest.raises(DataError, match=r"a.png has the pixel type I;16"):
+            read(tmp_path, task)
+
     @pytest.mark.parametrize("content", [b"", b"no picture", None])
     def test_damaged_ones(self, tmp_path, content):
         save(tmp_path / "a.png", np.arange(6).reshape(2, 3))

@@ -111,6 +111,8 @@ def test_tokens_against_scores_by_hand(place):
         ("own_factories:table", "own_factories:flat"),
         ("own_factories:reviews", "own_factories:bag_of_tokens"),
         ("own_factories:pictures", "small-cnn-w8"),
+        ("own_factories:float_pictures", "small-cnn-w8"),
+        ("own_factories:waves", "mlp-w16"),
         ("own_factories:brightness", "small-cnn-w8"),
         ("own_factories:brightness", "vgg11-w32"),
     ],

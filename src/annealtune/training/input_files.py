@@ -84,7 +84,8 @@ def _is_hidden(path: Path) -> bool:
 
 def _picture(path: Path, task: Task, image_size: tuple[int, int] | None) -> NDArray[np.uint8]:
     channels, height, width = task.input_shape
-    if channels == 1 and mode_of(path) not in GREY:
+    is_grey = mode_of(path) in GREY  # refuses pixels of more than 8 bits
+    if channels == 1 and not is_grey:
         raise DataError(
             f"{path} is a colour picture, but the model was trained on grey ones; convert it first"
         )

@@ -66,7 +66,7 @@ class RunConfig(Options):
     image_size: tuple[Count, Count] | None = Field(
         None, description="height and width to resize an image-folder to"
     )
-    train_size: Count | None = Field(None, description="use a fixed subset of this many images")
+    train_size: Count | None = Field(None, description="use a fixed subset of this many samples")
     augment: Literal["none", "crop-flip"] = Field(
         "none", description="random crop and flip, or none"
     )
@@ -80,7 +80,7 @@ class RunConfig(Options):
     )
     method: MethodName = Field(DEFAULT_METHOD, description="how the weights are trained")
     epochs: Count = Field(30, description="passes over the training set")
-    batch_size: Count = Field(64, description="images in a minibatch")
+    batch_size: Count = Field(64, description="samples in a minibatch")
     reshuffle: Flag = Field(True, description="new minibatches every epoch, or divided once")
     seed: Seed = Field(0, description="sets the three seeds below")
     init_seed: Seed | None = Field(None, description="of initial weights and dropout")
