@@ -24,7 +24,7 @@ def study(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathF
     return study_writer(
         tmp_path_factory.mktemp("browser") / "study",
         {
-            long: {s: {"accuracy": 0.9 + 0.01 * s} for s in range(3)},
+            long: {s: {"accuracy": 0.9 + 0.01 * s, "metric": {"rate": 0.1 + s}} for s in range(3)},
             "scheduled-sgd": {0: {}, 1: {}, 2: {"failure": "NoSpacesInThisReason" * 20}},
             "ssa": {s: {"accuracy": 0.3 - 0.05 * s} for s in range(3)},
             "sgd": {0: {}, 1: {"done": 2}, 2: None},

@@ -66,7 +66,10 @@ def study(study_writer: Callable[..., Study], tmp_path_factory: pytest.TempPathF
     return study_writer(
         tmp_path_factory.mktemp("reports") / "study",
         {
-            EVIL: {0: {"accuracy": 0.9}, 1: {"accuracy": 0.92}},
+            EVIL: {
+                0: {"accuracy": 0.9, "metric": {"rate": 0.1}},
+                1: {"accuracy": 0.92, "metric": {"rate": 0.2}},
+            },
             "../scheduled": {seed: {"accuracy": 0.88} for seed in seeds},
             "ssa": {0: {"accuracy": 0.3}, 1: {"failure": f"broke {EVIL}", "done": 1}},
             "sgd": {0: {"accuracy": 0.5}, 1: {"done": 2}},
@@ -358,6 +361,18 @@ def test_a_search_that_has_not_ended(make_study: Callable[..., Study], log: dict
     study = make_study({"sgd-sa": {0: {"done": 2}}})
     (study.path / "search.json").write_text(json.dumps(log))
     assert "The search for the best seed has not ended." in page_of(read_study(study.path)).text
+
+
+def test_a_search_among_runs_that_know_only_losses(make_study: Callable[..., Study]) -> None:
+    study = make_study({"sgd-sa": {1: {"accuracy": None}}})
+    score = {"seed": 1, "best_epoch": 3, "validation_loss": 0.2}
+    rung = {"epochs": 4, "scores": [score], "failed": [], "kept": [1], "pruned": []}
+    log = {"method": "sgd-sa", "rungs": [rung], "winner": score | {"test_loss": 0.35}}
+    (study.path / "search.json").write_text(json.dumps(log))
+    page = page_of(read_study(study.path))
+    assert "seed 1 of sgd-sa: validation loss 0.2000 at its best epoch, 3." in page.text
+    assert "which chose nothing, it reached 0.3500." in page.text
+    assert "best validation loss so far" in page.text
 
 
 def test_options_in_which_methods_differ(make_study: Callable[..., Study]) -> None:

@@ -1,6 +1,8 @@
-"""The report of a study.
+"""Reports as pages.
 
-- `writing.py`: all files of it; `page.py`: the page, from `templates/`;
+- `shell.py`: what every page shares, from `templates/`; `citation.py`: how to cite;
+- `writing.py`: all files about a study; `page.py`: its page; `several.py`: one of several studies;
+- `hero.py`: the figure and the sentence that a page opens on;
 - `findings.py`: what came out, in sentences;
 - `table_1.py`: Table 1 of the paper, `table_files.py`: the same as CSV and LaTeX;
 - `method_tables.py`: the methods side by side;

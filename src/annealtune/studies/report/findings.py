@@ -201,13 +201,15 @@ def _search(log: Mapping[str, Any]) -> Iterator[Finding]:
     if not isinstance(winner, dict):
         yield Finding("The search for the best seed has not ended.")
         return
-    accuracy = Measure("best", "validation", "accuracy")
+    measure = searched_by(winner)
+    validation, test = (
+        measure.text(number(winner, f"{part}_{measure.quantity}"))
+        for part in ("validation", "test")
+    )
     text = (
         f"The search chose {str(log.get('vary', 'seed')).replace('_', ' ')} {winner.get('seed')} "
-        f"of {log.get('method')}: validation accuracy "
-        f"{accuracy.text(number(winner, 'validation_accuracy'))} at its best epoch, "
-        f"{winner.get('best_epoch')}. On the test set, which chose nothing, it reached "
-        f"{accuracy.text(number(winner, 'test_accuracy'))}."
+        f"of {log.get('method')}: validation {measure.quantity} {validation} at its best epoch, "
+        f"{winner.get('best_epoch')}. On the test set, which chose nothing, it reached {test}."
     )
     trained, full = log.get("epochs_trained"), log.get("epochs_without_pruning")
     cost = f" It took {trained} epochs instead of {full} without pruning." if trained else ""
@@ -217,6 +219,12 @@ def _search(log: Mapping[str, Any]) -> Iterator[Finding]:
         "chosen ones: their mean and deviation say nothing about the method.",
         "note",
     )
+
+
+def searched_by(score: Mapping[str, Any]) -> Measure:
+    """Return what a search judged by: the accuracy, or the loss of runs that have no other."""
+    has_accuracy = number(score, "validation_accuracy") is not None
+    return Measure("best", "validation", "accuracy" if has_accuracy else "loss")
 
 
 def _state(study: Study) -> Iterator[Finding]:

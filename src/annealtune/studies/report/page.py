@@ -11,7 +11,7 @@ from annealtune.studies.statistics.measures import Measure, main_measure, number
 from annealtune.studies.statistics.summaries import Statistics
 
 from .figures.panels import Drawing, Plate
-from .findings import findings
+from .findings import findings, searched_by
 from .hero import Hero
 from .method_tables import comparison_table, cost_table, summary_table
 from .shell import render_template
@@ -184,25 +184,26 @@ def _search_table(log: Mapping[str, Any] | None) -> Table | None:
     """Return the rungs of a search for the best seed; None if the study is no search."""
     if log is None:
         return None
-    accuracy = Measure("best", "validation", "accuracy")
     rungs = _records(log, "rungs")
+    first = next((score for rung in rungs for score in _records(rung, "scores")), {})
+    measure = searched_by(first)
     rows: list[tuple[Cell, ...]] = []
     for place, rung in enumerate(rungs, 1):
         stays = "wins" if log.get("winner") and place == len(rungs) else "goes on"
         for score in _records(rung, "scores"):
-            value = number(score, "validation_accuracy")
+            value = number(score, f"validation_{measure.quantity}")
             verdict = stays if score.get("seed") in (rung.get("kept") or []) else "given up"
             rows.append(
                 (
                     *_numbers(rung.get("epochs"), score.get("seed")),
-                    Cell(accuracy.text(value), "" if value is None else value),
+                    Cell(measure.text(value), "" if value is None else value),
                     text_cell(verdict),
                 )
             )
         for failure in _records(rung, "failed"):
             why = Cell(f"failed: {failure.get('reason')}", is_number=False, span=2)
             rows.append((*_numbers(rung.get("epochs"), failure.get("seed")), why))
-    columns = ("epochs", "seed", "best validation accuracy so far", "verdict")
+    columns = ("epochs", "seed", f"best validation {measure.quantity} so far", "verdict")
     return Table(columns, tuple(rows))
 
 

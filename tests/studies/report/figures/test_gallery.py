@@ -54,7 +54,6 @@ def write_lines(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def test_which_figures_there_are(three_methods: Study) -> None:
     assert names(three_methods) == {
-        "rates",
         "curves-validation-loss",
         "curves-validation-accuracy",
         "curves-loss-comparison",
@@ -134,10 +133,22 @@ def test_a_map_of_one_colour_is_a_sentence(make_study: Callable[..., Study]) -> 
     )
 
 
+def test_rates_that_never_change_are_a_sentence(make_study: Callable[..., Study]) -> None:
+    steady: dict[str, Any] = {"sgd": {s: {"metric": {"rate": 0.1}} for s in range(2)}}
+    [sentence, *_] = plates_of(make_study(steady))
+    assert (sentence.name, sentence.panels) == ("rates", ())
+    assert sentence.caption == "Constant from first to last epoch: sgd 0.1."
+
+
+def test_rates_that_change_are_a_figure(make_study: Callable[..., Study]) -> None:
+    found: dict[str, Any] = {"sgd": {s: {"metric": {"rate": 0.1 + s}} for s in range(2)}}
+    assert "rates" in names(make_study(found))
+
+
 def test_what_is_cut_off_is_said(make_study: Callable[..., Study]) -> None:
     study = make_study({"sgd": {0: {}}, "adamw": {0: {"accuracy": 0.1}}})
     caption = next(plate.caption for plate in plates_of(study) if plate.name == "curves")
-    assert caption.endswith("Cut off, as they end beyond: adamw (validation accuracy).")
+    assert caption.endswith("cut off: adamw (validation accuracy).")
 
 
 def test_no_records_no_figures(make_study: Callable[..., Study]) -> None:

@@ -145,8 +145,9 @@ def limits_of(study: Study, methods: Sequence[str], *keys: str) -> Limits | None
     if not known:
         return None
     is_log = any(each.is_log for each in known) and min(each.low for each in known) > 0
-    beyond = known[-1].beyond
-    return Limits(min(e.low for e in known), max(e.high for e in known), is_log, beyond)
+    low, high = min(each.low for each in known), max(each.high for each in known)
+    is_cut = any(each.is_cut for each in known)
+    return Limits(low, high, is_log, is_cut, known[-1].beyond)
 
 
 def middle_curve(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:

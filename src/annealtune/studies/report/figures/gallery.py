@@ -41,6 +41,7 @@ def plates(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Plate
 
 
 def _rates(study: Study) -> Plate:
+    title = "The rate over time"
     methods = rates.methods_with_rates(study)
     chosen = [m for m in methods if not curves.has(study, [m], "rate")]
     pieces = [
@@ -51,9 +52,14 @@ def _rates(study: Study) -> Plate:
         if chosen
         else "",
     ]
+    if methods and all(rates.is_constant(study, method) for method in methods):
+        values = (f"{m} {rates.rate_curve(rates.first_run(study, m))[1][0]:.2g}" for m in methods)
+        return _plate(
+            "rates", title, [f"Constant from first to last epoch: {_all([*values])}."], []
+        )
     draw = partial(rates.draw, study=study, methods=methods)
     panel = Panel("rates", "Learning rate", draw, 3.4, is_wide=True)
-    return _plate("rates", "The rate over time", pieces, [panel] if methods else [])
+    return _plate("rates", title, pieces if methods else [], [panel] if methods else [])
 
 
 def _without_gradients(study: Study) -> Plate:
@@ -234,20 +240,22 @@ def _lines(study: Study, methods: Sequence[str]) -> str:
 
 
 def _cut(study: Study, methods: Sequence[str]) -> str:
-    """Say which methods end beyond the axis of a panel."""
-    found = {}
-    for key in ("validation_loss", "validation_accuracy"):
-        limits = curves.limits_of(study, methods, key)
-        if limits is not None and limits.beyond:
-            found[key.replace("_", " ")] = limits.beyond
-    if not found:
-        return "The axes fit the better half of the methods; first epochs may be cut off."
-    cut = "; ".join(f"{_all(names)} ({key})" for key, names in found.items())
-    return f"The axes fit the better half of the methods. Cut off, as they end beyond: {cut}."
+    """Say what is outside the axes."""
+    beyond = []
+    is_cut = False
+    for quantity in ("loss", "accuracy"):
+        limits = curves.limits_of(study, methods, f"validation_{quantity}")
+        if limits is not None:
+            is_cut = is_cut or limits.is_cut
+            if limits.beyond:
+                beyond.append(f"{_all(limits.beyond)} (validation {quantity})")
+    if beyond:
+        return f"Axes fit the better half of the methods; cut off: {'; '.join(beyond)}."
+    return "First epochs far off are cut off." if is_cut else ""
 
 
 def _plate(name: str, title: str, pieces: Sequence[str], panels: Sequence[Panel]) -> Plate:
-    is_there = bool(panels) or name == "settings"
+    is_there = bool(panels) or name in ("settings", "rates")  # those may be a sentence
     return Plate(name, title, " ".join(filter(None, pieces)) if is_there else "", tuple(panels))
 
 

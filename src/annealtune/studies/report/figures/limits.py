@@ -15,6 +15,8 @@ _WIDE = 10.0
 _CUT = 0.1
 # So many times farther behind than the one before it, a method is left out of the picture.
 _LONELY = 25.0
+# An axis may be so many times longer than the better half needs, to show what is worse.
+_STRETCH = 3.0
 _MARGIN, _WORSE_MARGIN = 0.06, 0.12
 
 
@@ -25,12 +27,14 @@ class Limits(NamedTuple):
         low: the lower end.
         high: the upper end.
         is_log: whether the axis is logarithmic.
+        is_cut: whether anything is outside.
         beyond: the methods whose curve ends outside.
     """
 
     low: float
     high: float
     is_log: bool
+    is_cut: bool
     beyond: tuple[str, ...]
 
 
@@ -40,7 +44,7 @@ def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Li
     Args:
         curves: by method; values that are not finite do not count.
         higher_is_better: which end of the axis is the good one. The other end cuts off a tenth
-            of the better half's values at most, and whatever else is worse.
+            of the better half's values at most, and what is much worse.
 
     Returns:
         None if there is nothing to draw.
@@ -61,18 +65,23 @@ def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Li
     scale = np.log if is_log else np.asarray
     shown = scale(values)
     best, worst = sign * float((sign * shown).max()), float(_worst(shown, sign))
-    # What is no worse than the better half's cut needs no cutting either.
-    furthest = sign * float((sign * scale(everything)).min())
-    span = abs(best - worst) or abs(best) * 0.1 or 1.0
-    worse_end = worst - sign * _WORSE_MARGIN * span
-    if sign * furthest > sign * worse_end:
-        worse_end = furthest - sign * _MARGIN * span
+    # A method that is not too far off in the second half of its epochs is seen as well.
+    reach = abs(best - worst)
+    for each in known.values():
+        late = float((sign * scale(each[each.size // 2 :])).min())
+        if 0 < sign * best - late <= _STRETCH * abs(best - worst):
+            reach = max(reach, sign * best - late)
+    furthest = sign * best - float((sign * scale(everything)).min())
+    is_cut = furthest > max(reach, _STRETCH * abs(best - worst))
+    end = best - sign * (reach if is_cut else furthest)
+    span = abs(best - end) or abs(best) * 0.1 or 1.0
     better_end = best + sign * _MARGIN * span
+    worse_end = end - sign * (_WORSE_MARGIN if is_cut else _MARGIN) * span
     low, high = sorted((worse_end, better_end))
     if is_log:
         low, high = math.exp(low), math.exp(high)
     beyond = tuple(name for name in known if not low <= known[name][-1] <= high)
-    return Limits(low, high, is_log, beyond)
+    return Limits(low, high, is_log, is_cut, beyond)
 
 
 def score_limits(

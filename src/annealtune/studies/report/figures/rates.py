@@ -53,6 +53,18 @@ def methods_with_rates(study: Study) -> list[str]:
     return [m for m in study.methods if any(rate_curve(run)[0].size for run in study.of(m))]
 
 
+def first_run(study: Study, method: str) -> RunRecord:
+    """Return the first run of a method whose rate is known."""
+    return next(run for run in study.of(method) if rate_curve(run)[0].size)
+
+
+def is_constant(study: Study, method: str) -> bool:
+    """Whether all runs of a method have the same rate in all epochs."""
+    found = [rates for run in study.of(method) if (rates := rate_curve(run)[1]).size]
+    lowest, highest = (end(float(end(rates)) for rates in found) for end in (min, max))
+    return highest <= 1.001 * lowest
+
+
 def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     """Draw the rates of methods: a thin line for each seed, a thick one for their mean."""
     axes.set_yscale("log")  # before anything is drawn: one rate alone has no range
