@@ -49,8 +49,8 @@ def complete_assignment(incomplete: str) -> list[str]:
     """Offer the keys that --set takes, first the methods, then their options.
 
     Example:
-        >>> complete_assignment("adamw.")
-        ['adamw.lr=', 'adamw.weight_decay=', 'adamw.schedule=']
+        >>> complete_assignment("sgd.")
+        ['sgd.lr=']
     """
     blocks = {
         field.alias or name: field.annotation
