@@ -151,7 +151,7 @@ class TestFactories:
         assert run_cold(*command, "0").returncode == 2
         done = run_cold(*command, "1")
         assert done.returncode == 0, done.stderr
-        assert done.stdout.splitlines()[-1] == "weights: run/best.safetensors"
+        assert "weights: run/best.safetensors" in done.stdout.splitlines()
         assert "annealtune.training" in done.stderr
         assert "annealtune.studies" not in done.stderr
 
@@ -213,11 +213,12 @@ def test_a_result_that_is_not_finite_is_said_so(annealtune, tmp_path):
 def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
     code, out, err = annealtune("train", *TINY, "--out", "some/where/run")
     assert code == 0, err
-    accuracy, weights = out.splitlines()
+    accuracy, weights, page = out.splitlines()
     assert re.fullmatch(
         r"test accuracy \d+\.\d\d%, test loss \d+\.\d{4}, best epoch 1 of 1", accuracy
     )
     assert weights == "weights: some/where/run/best.safetensors"
+    assert page == "see it: annealtune report some/where/run --open"
     assert (tmp_path / "some" / "where" / "run" / "best.safetensors").exists()
 
 

@@ -169,6 +169,8 @@ def shown(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, list | tuple):
         return ", ".join(map(shown, value))
+    if isinstance(value, float):
+        return f"{value:.6g}"
     return str(value)
 
 

@@ -1,7 +1,7 @@
 """The first picture of a run: accuracy and loss, with the learning rate under them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -14,7 +14,7 @@ from annealtune.studies.report.run_story import RunStory
 from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .panels import Panel
-from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, in_powers, legend, line
+from .style import FAINT, INK, SERIES, count_epochs, in_per_cent, legend, line
 
 _VALIDATION, _TRAINING, _RATE = SERIES[0], SERIES[6], SERIES[1]
 _POINTS_UP_TO = 40
@@ -88,12 +88,8 @@ def _rate(axes: Axes, stories: Sequence[RunStory]) -> None:
         if len(stories) == 1:
             heights += _arms(axes, story)
     if heights and min(heights) > 0:
-        axes.set_yscale("log")
+        _count_in_powers(axes, heights, rate_text)
         axes.set_ylim(min(heights) / 1.5, max(heights) * 1.7)
-        is_narrow = max(heights) / min(heights) < 30
-        axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5] if is_narrow else [1], numticks=6))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: rate_text(value)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
     if len(stories) == 1 and stories[0].races:
         race = stories[0].races[-1]
         name_ends(axes, [EndLabel(f"found {rate_text(race.rate)}", _RATE, race.rate)], _share(axes))
@@ -136,13 +132,22 @@ def _lines(
     if len(stories) == 1:
         _shade_races(axes, stories[0])
     if logarithmic and known and min(known) > 0 and max(known) / min(known) > 5:
-        in_powers(axes)
+        _count_in_powers(axes, known, lambda value: f"{value:g}")
     labels += _best(axes, stories, best, form) if best else []
     where = axes.get_subplotspec()
     if len(labels) <= _NAMED_UP_TO:
         name_ends(axes, labels, _share(axes))
     elif where is not None and where.is_first_row():
         legend(axes, [line(each.text, each.colour) for each in labels])
+
+
+def _count_in_powers(axes: Axes, values: Sequence[float], form: Callable[[float], str]) -> None:
+    """Use a logarithmic axis whose numbers do not touch, however narrow its range is."""
+    axes.set_yscale("log")
+    is_narrow = max(values) / min(values) < 30
+    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5] if is_narrow else [1], numticks=6))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: form(value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _share(axes: Axes) -> float:
