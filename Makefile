@@ -31,9 +31,9 @@ demo: $(INSTALLED)  ## does it tune? seven fixed rates beside a run that is give
 # The pictures of README, from the page of the demo and that of one run; needs Chromium.
 PICTURE := $(BIN)/python -m tools.pictures
 pictures: demo  ## take the pictures of README again
-	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --height 760
+	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --height 880
 	$(BIN)/annealtune report studies/demo/runs/self-tuned-seed0
-	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1400
+	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1480
 
 # Nothing on the pages is loaded from outside. NO_MKDOCS_2_WARNING silences an advertisement.
 docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails

@@ -24,10 +24,11 @@ MAY_IMPORT = {
     "integrations": FOR_ALL | {"annealing", "optim"},
     "training": UP_TO_OPTIM | {"(root)"},
     "studies": UP_TO_OPTIM | {"(root)", "training"},
+    "experiments": FOR_ALL,
     "cli": UP_TO_OPTIM | {"(root)", "training", "studies", "integrations"},
 }
 WITHOUT_TORCH = FOR_ALL | {"annealing", "search"}
-WITH_OPTIONAL_PACKAGES = {"training", "studies", "integrations", "cli"}
+WITH_OPTIONAL_PACKAGES = {"training", "studies", "experiments", "integrations", "cli"}
 
 # What a single file of a room without optional packages may import all the same, when it is called.
 WHEN_CALLED = {"annealtune.optim.plot": {"matplotlib"}}

@@ -63,6 +63,8 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is meant, None if none is near; see `did_you_mean`."""
     wanted = _plain(name)
     plain = {_plain(word): word for word in known}
+    if wanted in plain:
+        return plain[wanted]
     if any(_differ_in_numbers(wanted, word) for word in plain):
         return None
     near = difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)

@@ -268,8 +268,9 @@ def test_nonsense_is_answered_before_anything_is_written(words, told, usage, tin
 def test_an_experiment_that_is_not_there(usage):
     code, printed = usage("study", "nowhere.toml")
     assert code == 2
-    assert "nowhere.toml: there is no such file; experiments with a name: demo, digits" in (
-        printed.err
+    assert (
+        "nowhere.toml: there is no such file; experiments with a name: demo, demo-siren, digits"
+        in (printed.err)
     )
 
 

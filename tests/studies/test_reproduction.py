@@ -92,11 +92,16 @@ def test_the_paper_s_own_settings(name):
 
 
 def test_the_demo_says_itself_what_is_studied():
-    planned = make_plan(values_of("demo"), name="demo")
-    assert planned.methods == ("self-tuned", "scheduled-sgd", "sgd-sa")
-    assert planned.seeds == (0, 1, 2)
-    configs = make_plan(values_of("demo"), name="demo", methods=["sgd-sa", "random-rate"]).configs
-    assert configs["sgd-sa"].sgd_sa.lr == configs["random-rate"].random_rate.lr
+    for name in ("demo", "demo-siren"):
+        planned = make_plan(values_of(name), name=name)
+        tuned, *fixed = planned.methods
+        assert tuned == "self-tuned"
+        rates = {
+            config.adamw.lr: config.adamw for m, config in planned.configs.items() if m != tuned
+        }
+        assert list(rates) == [1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1]
+        assert fixed == [f"adamw-{rate:g}" for rate in rates]
+        assert {options.schedule for options in rates.values()} == {"held"}
 
 
 def test_a_file_goes_before_a_name(tmp_path, monkeypatch):

@@ -65,5 +65,5 @@ def test_a_run_that_was_left_goes_on_with_its_average(tiny, place, complete):
 
 
 def test_an_unknown_schedule_is_named():
-    with pytest.raises(ConfigError, match=r"adamw\.schedule: .*'cosine' or 'held', got 'flat'"):
+    with pytest.raises(ConfigError, match=r"adamw\.schedule: .*cosine, held, got 'flat'"):
         from_values({"adamw": {"schedule": "flat"}})

@@ -66,12 +66,15 @@ class Races(Part):
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
+        self._chosen: Setting | None = None  # by the last race
 
     def begin(self, step: int, before: Buffers | None) -> Setting | None:
         """Start the first race as soon as there is a gradient, from the buffers before its forward.
 
         In a run that is too short for a race the centre is returned, to be held.
         """
+        if self._chosen is not None:
+            return self._chosen  # the step that ended the last race was interrupted
         if not self._has_gradient(step, before):
             return None
         self._centre = self._find_centre()
@@ -130,8 +133,9 @@ class Races(Part):
         number = len(self._before(race)) + 1
         info = race.info(step, *outcome, _rate(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
+        self._chosen = None if below else chosen
         self.race = self._started(below, step + 1) if below else None
-        return None if below else chosen
+        return self._chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
         """Start again far below, or with the incumbent of an H.
@@ -148,11 +152,12 @@ class Races(Part):
         number = len(self._before(race)) + 1
         info = race.info(step, None, "all broke", _rate(chosen), restarted=True, number=number)
         self._note(info, race, step)
-        self.race = None
         self._centre = _rate(chosen)
         if self._plan.neighborhood is None and self._allowance().fits(3):
             self.race = self._started(_rates(self._centre, -1, 1), step + 1)
             return None
+        self._chosen = chosen
+        self.race = None
         self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
         return chosen
 
@@ -274,6 +279,7 @@ class Races(Part):
             **saved_generator(self._rng),
             "infos": [info.to_dict() for info in self.infos],
             "race": None if self.race is None else self.race.state_dict(),
+            "chosen": None if self._chosen is None else dict(self._chosen),
         }
         return {"races": races}
 
@@ -298,6 +304,8 @@ class Races(Part):
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
         self.infos = numbered(state["infos"])
+        chosen = state.get("chosen")  # not in the first 0.2
+        self._chosen = None if chosen is None else restored(chosen)
         self.race = None
         if state["race"] is not None:
             settings = [restored(options) for options in state["race"]["settings"]]
