@@ -29,7 +29,7 @@ def test_the_table_fits_80_columns_and_has_the_numbers_on_disk(listed, program):
     result = json.loads((listed / "runs" / "whole" / "result.json").read_text())
     scores = [f"{best['validation_accuracy']:.1%}", f"{result['test_accuracy']:.1%}"]
     assert rows["runs/whole"] == ["runs/whole", "2/2", "finished", "3e-3", *scores]
-    assert rows["runs/part"][:4] == ["runs/part", "1/3", "unfinished", "0.001"]
+    assert rows["runs/part"][:4] == ["runs/part", "1/3", "unfinished", "1e-3"]
     assert rows["studies/small"] == ["studies/small", "2/2", "finished"]
     assert "self-tuned, mlp-w16 on digits" in done.out
     assert "study of sgd, ssa, mlp-w8 on digits" in done.out
