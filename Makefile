@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FRAMEWORKS := $(VENV)/.frameworks
 
 # python3.11 if it runs, else python3. Another one: make PYTHON=/path/to/python test
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
@@ -25,10 +26,10 @@ demo: $(INSTALLED)  ## train with and without annealing on a small data set; end
 	$(BIN)/annealtune study demo --out studies/demo
 	$(BIN)/annealtune report studies/demo
 
-test: check  ## format, lint, types and the fast tests
+test: check $(FRAMEWORKS)  ## format, lint, types and the fast tests
 	$(PYTEST)
 
-test-all: check  ## the same with the slow tests
+test-all: check $(FRAMEWORKS)  ## the same with the slow tests
 	$(PYTEST) -m "slow or not slow"
 
 # The rooms that decide what a step does. Statements and branches are counted together. The tests of
@@ -67,4 +68,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP_INSTALL) torch
 	$(PIP_INSTALL) -e '.[train,tensorboard,dev]'
+	@touch $@
+
+# What only the tests of the frameworks need: no demo waits for it.
+$(FRAMEWORKS): $(INSTALLED)
+	@echo "Installing the frameworks that the tests run in (a minute the first time) ..."
+	$(PIP_INSTALL) -e '.[frameworks]'
 	@touch $@

@@ -227,6 +227,17 @@ class EmbeddedTuner(OptimizerWrapper):
         """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
         self._annealing.tick("epoch")
 
+    def measures(self) -> dict[str, float]:
+        """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
+        step, total = self.last_step, self.summary().total
+        measured = {"temperature": self.temperature}
+        if step is not None:
+            measured["accepted"] = float(step.accepted)
+            measured["acceptance"] = total.accepted / total.tried
+            if "lr" in step.setting:
+                measured["rate"] = float(step.setting["lr"])
+        return measured
+
     def summary(self) -> Summary:
         """Return how often each setting was tried, improved the loss and was accepted."""
         return self._annealing.tally.summary()

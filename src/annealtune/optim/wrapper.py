@@ -49,9 +49,15 @@ class OptimizerWrapper(Optimizer):
 
         Calls with gradients on are remembered until the next `step`, so that the same loss can be
         computed again: same arguments, random numbers, autocast and factor on the loss. The
-        function returns a scalar, or a tuple that begins with one; else its call is a TypeError.
+        function returns a scalar, a tuple that begins with one, or a dict with one under
+        ``"loss"``; else its call is a TypeError.
         """
         return self._intake.recorder.wrap(function)
+
+    @property
+    def records(self) -> bool:
+        """Whether a function was ever given to `record`."""
+        return self._intake.recorder.used
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from annealtune.optim.evaluation import foreign
 from annealtune.optim.evaluation.grad_scaler import active_scaler, scaled_closure
 from annealtune.optim.evaluation.guards import Buffers
 from annealtune.optim.evaluation.minibatch import (
@@ -86,6 +87,7 @@ class Intake:
             TypeError: if it cannot be and must.
         """
         noted, self.buffers = self.forward.take()
+        foreign.refuse_several_processes(self._owner)
         if loss is not None:
             if again and probe is None:
                 raise TypeError(
@@ -95,8 +97,10 @@ class Intake:
                 )
             start = self._start(noted, rng_state)
             self.recorder.forget()
-            return GivenMinibatch(self._owner, loss, probe, start, self._base)
+            after = self.recorder.after_replay
+            return GivenMinibatch(self._owner, loss, probe, start, self._base, after)
         if closure is not None:
+            foreign.refuse_closure(self._owner, closure)
             if active_scaler() is not None:
                 raise scaled_closure(self._owner)
             if self.recorder.used:
@@ -115,7 +119,7 @@ class Intake:
                 "compute_loss = opt.record(fn) and call compute_loss(...).backward() before "
                 "step(), or call step(closure)"
             )
-        return RecordedMinibatch(calls, self._base)
+        return RecordedMinibatch(calls, self._base, self.recorder.after_replay)
 
     def take_start(self, rng_state: Tensor | RandomState | None) -> RandomState:
         """Return the random state before this step's forward, and forget it.

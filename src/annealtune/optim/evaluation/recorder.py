@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.parameters import gradients_of
@@ -107,6 +109,7 @@ class Recorder:
         self.paused = False  # whether nothing is remembered at the moment
         self.used = False  # whether a function was ever recorded
         self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
+        self._after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
 
     def wrap(self, function: Function) -> Function:
         """Return a function that does the same and is remembered.
@@ -140,6 +143,17 @@ class Recorder:
             return result
 
         return recorded  # type: ignore[return-value]
+
+    def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
+        """Have a function called by `after_replay` until the handle is removed."""
+        handle = RemovableHandle(self._after_replay)
+        self._after_replay[handle.id] = function
+        return handle
+
+    def after_replay(self) -> None:
+        """Do to gradients that were made here what the loop has done to its own."""
+        for function in self._after_replay.values():
+            function()
 
     def _note_loss(self, loss: Tensor) -> None:
         """Keep a loss once its backward is made: one of a validation says nothing of the run."""
@@ -181,16 +195,20 @@ class Recorder:
             self._losses = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_calls": [], "_losses": [], "paused": False}
+        # Functions of the loop stay with the original, as hooks do.
+        own = {"_calls": [], "_losses": [], "paused": False, "_after_replay": OrderedDict()}
+        return {**self.__dict__, **own}
 
 
 def _loss_of(owner: str, result: Any) -> Tensor:
-    """Return the loss that a recorded function computed, alone or first in a tuple."""
+    """Return the loss that a recorded function computed, alone, first in a tuple, or by name."""
     loss = result[0] if isinstance(result, tuple) and result else result
+    if isinstance(result, Mapping):  # of transformers' models, for one
+        loss = result.get("loss")
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(
-            f"{owner}.record(fn): the function must return a scalar loss, or a tuple that begins "
-            f"with one, got {shown}"
+            f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
+            f"one, or a dict with one under 'loss', got {shown}"
         )
     return loss
