@@ -27,8 +27,8 @@ def refuse_closure(owner: str, closure: Callable[[], Any]) -> None:
         raise TypeError(
             f"{owner}.step: Accelerate skips a closure where it accumulates gradients, so that "
             f"only one of {accelerated.gradient_state.num_steps} minibatches would be trained on. "
-            "Write compute_loss = optimizer.record(fn), then accelerator.backward(compute_loss("
-            "...)) and optimizer.step()"
+            "Write compute_loss = tuner.record(fn) before prepare, then accelerator.backward("
+            "compute_loss(...)) and optimizer.step()"
         )
 
 
