@@ -18,8 +18,8 @@ from annealtune.optim.part import Part
 from annealtune.optim.trial.snapshot import are_plain
 
 _SWAPPED_IN = (
-    "must not be called within averaged(), or between eval() and train(): the weights are not those "
-    "that are trained"
+    "must not be called within averaged(), or between eval() and train(): the weights are not "
+    "those that are trained"
 )
 # The average remembers about the last tenth of the steps, however many there have been.
 _MEMORY = 10

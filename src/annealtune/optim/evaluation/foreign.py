@@ -49,6 +49,16 @@ def refuse_several_processes(owner: str) -> None:
         )
 
 
+def line_to_write() -> str:
+    """Return what to write in the framework that is calling us, for the end of an error."""
+    if _caller("transformers.trainer") is None:
+        return ""
+    return (
+        ". In Hugging Face's Trainer write tune(trainer) before trainer.train(), from "
+        "annealtune.integrations.huggingface"
+    )
+
+
 def _caller(module: str) -> Any:
     """Return the object whose method, in a module of this name, is calling us; None if none is."""
     if module not in sys.modules:

@@ -117,7 +117,7 @@ class Intake:
                 f"{self._owner}.step() must be given a closure or loss=..., or follow the backward "
                 f"of a recorded function, got {self._what_is_missing()}; wrap the function by "
                 "compute_loss = opt.record(fn) and call compute_loss(...).backward() before "
-                "step(), or call step(closure)"
+                f"step(), or call step(closure){foreign.line_to_write()}"
             )
         return RecordedMinibatch(calls, self._base, self.recorder.after_replay)
 
