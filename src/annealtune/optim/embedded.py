@@ -275,6 +275,8 @@ class EmbeddedTuner(OptimizerWrapper):
         if closure is not None and self._controls.loop_options:
             self._pick.make()  # the forward depends on it
         minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
+        if objective is not None:
+            self._intake.forward.expected = None  # it may evaluate the model as it likes
         return AcceptTest(owner, self._probe, minibatch, objective, self._judge)
 
     def _checked(self, value: float) -> float:

@@ -87,6 +87,7 @@ class Intake:
             TypeError: if it cannot be and must.
         """
         noted, self.buffers = self.forward.take()
+        self.forward.expected = None
         foreign.refuse_several_processes(self._owner)
         if loss is not None:
             if again and probe is None:
@@ -96,6 +97,8 @@ class Intake:
                     "arms of a race, got none"
                 )
             start = self._start(noted, rng_state)
+            if noted is not None:
+                self.forward.expect()
             self.recorder.forget()
             after = self.recorder.after_replay
             return GivenMinibatch(self._owner, loss, probe, start, self._base, after)

@@ -8,37 +8,21 @@ GradScaler's scale), which is the gradient that arrives at the loss.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from annealtune.optim.evaluation import autocast
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.parameters import gradients_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class _Autocast(NamedTuple):
-    """The precision of a forward, to be entered again."""
-
-    device: str
-    enabled: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def current(cls) -> tuple[_Autocast, ...]:
-        devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
-        return tuple(
-            cls(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in devices
-        )
 
 
 class Call:
@@ -50,7 +34,7 @@ class Call:
         self._owner = owner
         self._compute = compute
         self.start = RandomState.capture()
-        self._autocast = _Autocast.current()
+        self._autocast = autocast.present()
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
         self.loss = _loss_of(owner, self.result)
@@ -77,9 +61,7 @@ class Call:
 
     def again(self) -> Tensor:
         """Compute the loss at the weights as they are now, with the same random numbers."""
-        with contextlib.ExitStack() as stack:
-            for device, enabled, dtype in self._autocast:
-                stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
+        with autocast.entered(self._autocast):
             self.start.restore()
             return _loss_of(self._owner, self._compute())
 
