@@ -124,6 +124,7 @@ class Task:
         random: bool = True,
         clip: float | None = None,
         autocast: torch.dtype | None = None,
+        scale: float | None = None,
         cool: bool = True,
         averaged: bool = False,
         **options: Any,
@@ -134,6 +135,9 @@ class Task:
         compute_loss = tuner.record(lambda x, y: self.loss(net, x, y))
         if clip is not None and isinstance(tuner, SelfTuner):
             tuner.after_replay(lambda: nn.utils.clip_grad_norm_(net.parameters(), clip))
+        scaler = torch.amp.GradScaler(
+            "cpu", init_scale=scale or 1.0, growth_interval=10_000, enabled=scale is not None
+        )
         torch.manual_seed(6)
         losses: list[float] = []
         for _ in range(EPOCHS):
@@ -141,11 +145,13 @@ class Task:
                 with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
                     loss = compute_loss(x, y)
                 losses.append(loss.item())
-                (loss / accumulate).backward()
+                scaler.scale(loss / accumulate).backward()
                 if number % accumulate == 0:
                     if clip is not None:
+                        scaler.unscale_(tuner)
                         nn.utils.clip_grad_norm_(net.parameters(), clip)
-                    tuner.step()
+                    scaler.step(tuner)
+                    scaler.update()
                     tuner.zero_grad()
             if cool and isinstance(tuner, EmbeddedTuner):
                 tuner.cool()

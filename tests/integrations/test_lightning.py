@@ -10,6 +10,7 @@ import lightning
 import pytest
 import torch
 from lightning.pytorch import callbacks, loggers
+from lightning.pytorch.plugins import MixedPrecision
 from torch import nn
 from torchmetrics import MeanMetric
 
@@ -203,6 +204,16 @@ def test_bfloat16(task, kind, counted):
     module = Module(task, kind, counted)
     trainer = fit(module, task, precision="bf16-mixed")
     outcome(module, trainer, task).assert_equals(task.plain(kind, autocast=torch.bfloat16))
+
+
+@pytest.mark.parametrize("clip", [pytest.param(None, marks=pytest.mark.slow), 0.1])
+def test_float16_with_a_scaler(task, kind, counted, clip):
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10_000)
+    plugin = MixedPrecision("16-mixed", "cpu", scaler)
+    module = Module(task, kind, counted)
+    trainer = fit(module, task, plugins=[plugin], gradient_clip_val=clip)
+    plain = task.plain(kind, autocast=torch.float16, scale=1024.0, clip=clip)
+    outcome(module, trainer, task).assert_equals(plain)
 
 
 @pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
