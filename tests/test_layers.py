@@ -29,7 +29,7 @@ WITHOUT_TORCH = FOR_ALL | {"annealing", "search"}
 WITH_OPTIONAL_PACKAGES = {"training", "studies", "integrations", "cli"}
 
 # Packages of an extra of their own: one file each, so that everything else works without them.
-IN_ONE_FILE = ["tensorboard", "lightning", "transformers", "accelerate"]
+IN_ONE_FILE = ["tensorboard", "lightning", "transformers", "accelerate", "skorch"]
 
 
 def module_of(path: Path) -> str:

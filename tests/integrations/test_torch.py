@@ -1,4 +1,4 @@
-"""What torch itself offers around a training step: compile, checkpointing, functional calls, AMP."""
+"""What torch offers around a training step: compile, checkpointing, functional calls, AMP."""
 
 from __future__ import annotations
 
