@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -176,3 +177,13 @@ def counted() -> Callable[[nn.Module], Counted]:
 )
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    """Accelerate keeps its settings in the process; the next test may want others."""
+    yield
+    state = sys.modules.get("accelerate.state")
+    if state is not None:
+        for kept in (state.AcceleratorState, state.GradientState, state.PartialState):
+            kept._reset_state()

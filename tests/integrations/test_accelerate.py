@@ -5,15 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from accelerate import Accelerator
-from accelerate.state import AcceleratorState, GradientState, PartialState
-
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    """Accelerate keeps its settings in the process."""
-    yield
-    for state in (AcceleratorState, GradientState, PartialState):
-        state._reset_state()
 
 
 def train(task, kind, counted, *, accumulate=1, clip=None, precision="no", net=None):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import (
@@ -263,15 +264,7 @@ def test_the_trainers_own_optimizer_becomes_the_base(task, counted, tmp_path):
 
 def test_label_smoothing(task, tmp_path):
     """It takes the labels out of the inputs, which are needed again."""
-    config = BertConfig(
-        vocab_size=12,
-        hidden_size=8,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=8,
-        max_position_embeddings=8,
-    )
-    model = BertForSequenceClassification(config)
+    model = bert()
     data = [{"input_ids": torch.tensor([n % 12, 1, 2]), "labels": n % 2} for n in range(32)]
     tuner = task.tuner("embedded", model)
     args = arguments(task, tmp_path, label_smoothing_factor=0.1, num_train_epochs=2)
@@ -279,6 +272,60 @@ def test_label_smoothing(task, tmp_path):
     tune(trainer)
     trainer.train()
     assert tuner.summary().total.tried == 4
+
+
+def bert(**options):
+    torch.manual_seed(3)
+    config = BertConfig(
+        vocab_size=12,
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=8,
+        **options,
+    )
+    return BertForSequenceClassification(config)
+
+
+@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+def test_adapters_of_a_frozen_model(task, kind, tmp_path, seeded):
+    """LoRA: the run of a plain loop; what is frozen stays as it was."""
+    generator = torch.Generator().manual_seed(4)
+    words = torch.randint(12, (task.steps // task.epochs * 4, 6), generator=generator)
+    data = [{"input_ids": w, "labels": int((w < 6).sum() > 3)} for w in words]
+    lora = LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"])
+    found = []
+    for by_trainer in (True, False):
+        model = get_peft_model(bert(), lora)
+        frozen = {n: p.clone() for n, p in model.named_parameters() if not p.requires_grad}
+        tuner = task.tuner(kind, model)
+        if by_trainer:
+            args = arguments(task, tmp_path, per_device_train_batch_size=4)
+            trainer = Trainer(
+                model, args, train_dataset=data, optimizers=(tuner, None), callbacks=[seeded]
+            )
+            tune(trainer)
+            trainer.train()
+            tuner.train()
+        else:
+            model.train()
+            compute_loss = tuner.record(lambda batch, model=model: model(**batch))
+            torch.manual_seed(6)
+            for _ in range(task.epochs):
+                for batch in torch.utils.data.DataLoader(
+                    data, batch_size=4, generator=torch.Generator()
+                ):
+                    compute_loss(batch)["loss"].backward()
+                    tuner.step()
+                    tuner.zero_grad()
+                if kind == "embedded":
+                    tuner.cool()
+        weights = dict(model.named_parameters())
+        assert all(torch.equal(weights[name], value) for name, value in frozen.items())
+        found.append((tuner.summary(), {n: p.detach().clone() for n, p in weights.items()}))
+    assert str(found[0][0]) == str(found[1][0])
+    assert all(torch.equal(value, found[1][1][name]) for name, value in found[0][1].items())
 
 
 # --- What cannot work says so ---
