@@ -31,6 +31,7 @@ def _calm():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module="lightning")
         warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", "Encountered `nan` values")  # torchmetrics
         yield
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -26,17 +24,8 @@ class Autocast(NamedTuple):
 
 def present() -> tuple[Autocast, ...]:
     """Return what is on now, for the CPU and for CUDA where it is used."""
-    devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
-    return tuple(
-        Autocast(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-        for device in devices
-    )
-
-
-@contextlib.contextmanager
-def entered(precisions: tuple[Autocast, ...]) -> Iterator[None]:
-    """Compute as it was then."""
-    with contextlib.ExitStack() as stack:
-        for device, enabled, dtype in precisions:
-            stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
-        yield
+    enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
+    cpu = Autocast("cpu", enabled("cpu"), dtype("cpu"))
+    if not torch.cuda.is_initialized():
+        return (cpu,)
+    return cpu, Autocast("cuda", enabled("cuda"), dtype("cuda"))

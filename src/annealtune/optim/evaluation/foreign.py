@@ -35,11 +35,11 @@ def refuse_closure(owner: str, closure: Callable[[], Any]) -> None:
 def refuse_several_processes(owner: str) -> None:
     """Refuse a run of several processes: each would decide by its own losses.
 
+    torch.distributed must be initialised.
+
     Raises:
         RuntimeError: if torch.distributed has a world of more than one.
     """
-    if not torch.distributed.is_available() or not torch.distributed.is_initialized():
-        return
     world = torch.distributed.get_world_size()
     if world > 1:
         raise RuntimeError(

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from annealtune.optim.evaluation import foreign
@@ -62,6 +62,7 @@ class Intake:
         begins = None if model is None else functools.partial(self.forward.__call__, model, ())
         self.recorder = Recorder(owner, base, begins, differentiates=differentiates)
         self.buffers: Buffers | None = None
+        self._knows_closures = False  # whether one was looked at: the others are like it
         self._own_gradients: list[tuple[Tensor, int, int]] = []  # made by us for a closure
         self.begin_replays()
 
@@ -88,7 +89,8 @@ class Intake:
         """
         noted, self.buffers = self.forward.take()
         self.forward.expected = None
-        foreign.refuse_several_processes(self._owner)
+        if distributed.is_available() and distributed.is_initialized():
+            foreign.refuse_several_processes(self._owner)
         if loss is not None:
             if again and probe is None:
                 raise TypeError(
@@ -103,7 +105,9 @@ class Intake:
             after = self.recorder.after_replay
             return GivenMinibatch(self._owner, loss, probe, start, self._base, after)
         if closure is not None:
-            foreign.refuse_closure(self._owner, closure)
+            if not self._knows_closures:
+                foreign.refuse_closure(self._owner, closure)
+                self._knows_closures = True
             if active_scaler() is not None:
                 raise scaled_closure(self._owner)
             if self.recorder.used:

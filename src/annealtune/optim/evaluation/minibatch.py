@@ -8,7 +8,7 @@ weights is in place, `again` computes both anew, `evaluate` the loss alone.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
@@ -122,7 +122,7 @@ class GivenMinibatch:
     """A loss whose gradient is in place, with a function that computes the loss again.
 
     Args:
-        after: is called when a gradient was made here.
+        after: functions to call when a gradient was made here.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class GivenMinibatch:
         probe: Callable[[], Any] | None,
         start: RandomState,
         base: Optimizer,
-        after: Callable[[], None] = lambda: None,
+        after: Iterable[Callable[[], Any]] = (),
     ) -> None:
         if probe is not None and not callable(probe):
             raise not_callable(owner, "probe", probe)
@@ -168,8 +168,8 @@ class GivenMinibatch:
             scaler = active_scaler()
             (loss if scaler is None else scaler.scale(loss)).backward()
         unscale(self._base, scaler)
-        with torch.no_grad():
-            self._after()
+        for function in self._after:
+            function()
         return detached
 
     def evaluate(self) -> Any:
@@ -182,11 +182,11 @@ class RecordedMinibatch:
     """The recorded calls whose gradients are in place.
 
     Args:
-        after: is called when a gradient was made here.
+        after: functions to call when a gradient was made here.
     """
 
     def __init__(
-        self, calls: list[Call], base: Optimizer, after: Callable[[], None] = lambda: None
+        self, calls: list[Call], base: Optimizer, after: Iterable[Callable[[], Any]] = ()
     ) -> None:
         self._calls = calls
         self._base = base
@@ -213,8 +213,8 @@ class RecordedMinibatch:
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())
         unscale(self._base, self._scaler)
-        with torch.no_grad():
-            self._after()
+        for function in self._after:
+            function()
         return self._sum(losses)
 
     def evaluate(self) -> Tensor:

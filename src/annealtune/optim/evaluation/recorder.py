@@ -8,6 +8,7 @@ GradScaler's scale), which is the gradient that arrives at the loss.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -61,7 +62,9 @@ class Call:
 
     def again(self) -> Tensor:
         """Compute the loss at the weights as they are now, with the same random numbers."""
-        with autocast.entered(self._autocast):
+        with contextlib.ExitStack() as stack:
+            for device, enabled, dtype in self._autocast:
+                stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             self.start.restore()
             return _loss_of(self._owner, self._compute())
 
@@ -127,15 +130,15 @@ class Recorder:
         return recorded  # type: ignore[return-value]
 
     def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
-        """Have a function called by `after_replay` until the handle is removed."""
+        """Have a function among those of `after_replay` until the handle is removed."""
         handle = RemovableHandle(self._after_replay)
         self._after_replay[handle.id] = function
         return handle
 
-    def after_replay(self) -> None:
-        """Do to gradients that were made here what the loop has done to its own."""
-        for function in self._after_replay.values():
-            function()
+    @property
+    def after_replay(self) -> tuple[Callable[[], Any], ...]:
+        """What the loop does to its gradients, to be done to those that are made here."""
+        return tuple(self._after_replay.values())
 
     def _note_loss(self, loss: Tensor) -> None:
         """Keep a loss once its backward is made: one of a validation says nothing of the run."""
