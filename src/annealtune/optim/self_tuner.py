@@ -278,7 +278,7 @@ class SelfTuner(OptimizerWrapper):
         self._rates.refuse_others()
         if self._races.race is not None:
             self._races.race.arms.refuse_others()
-        if self.steps == self.total_steps:
+        if self._held.steps == self.total_steps:
             self.history.say(
                 self.steps,
                 f"{self.total_steps} steps were planned and more are made: the rate stays where "
