@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+FRAMEWORKS := $(VENV)/.frameworks
 
 # python3.11 if it runs, else python3. Another one: make PYTHON=/path/to/python test
 PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null || command -v python3)
@@ -40,10 +41,10 @@ docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The site is in site/; look at it with: $(BIN)/python -m http.server --directory site"
 
-test: check  ## format, lint, types and the fast tests
+test: check $(FRAMEWORKS)  ## format, lint, types and the fast tests
 	$(PYTEST)
 
-test-all: check  ## the same with the slow tests
+test-all: check $(FRAMEWORKS)  ## the same with the slow tests
 	$(PYTEST) -m "slow or not slow"
 
 # The rooms that decide what a step does. Statements and branches are counted together. The tests of
@@ -82,4 +83,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP_INSTALL) torch
 	$(PIP_INSTALL) -e '.[train,tensorboard,docs,dev]'
+	@touch $@
+
+# What only the tests of the frameworks need: no demo waits for it.
+$(FRAMEWORKS): $(INSTALLED)
+	@echo "Installing the frameworks that the tests run in (a minute the first time) ..."
+	$(PIP_INSTALL) -e '.[frameworks]'
 	@touch $@

@@ -17,7 +17,10 @@ from annealtune.optim.parameters import modules_of, parameters_of
 from annealtune.optim.part import Part
 from annealtune.optim.trial.snapshot import are_plain
 
-_SWAPPED_IN = "must not be called within averaged(): the weights are not those that are trained"
+_SWAPPED_IN = (
+    "must not be called within averaged(), or between eval() and train(): the weights are not "
+    "those that are trained"
+)
 # The average remembers about the last tenth of the steps, however many there have been.
 _MEMORY = 10
 

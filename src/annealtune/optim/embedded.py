@@ -227,6 +227,17 @@ class EmbeddedTuner(OptimizerWrapper):
         """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
         self._annealing.tick("epoch")
 
+    def measures(self) -> dict[str, float]:
+        """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
+        step, total = self.last_step, self.summary().total
+        measured = {"temperature": self.temperature}
+        if step is not None:
+            measured["accepted"] = float(step.accepted)
+            measured["acceptance"] = total.accepted / total.tried
+            if "lr" in step.setting:
+                measured["rate"] = float(step.setting["lr"])
+        return measured
+
     def summary(self) -> Summary:
         """Return how often each setting was tried, improved the loss and was accepted."""
         return self._annealing.tally.summary()
@@ -264,6 +275,8 @@ class EmbeddedTuner(OptimizerWrapper):
         if closure is not None and self._controls.loop_options:
             self._pick.make()  # the forward depends on it
         minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
+        if objective is not None:
+            self._intake.forward.expected = None  # it may evaluate the model as it likes
         return AcceptTest(owner, self._probe, minibatch, objective, self._judge)
 
     def _checked(self, value: float) -> float:

@@ -175,6 +175,17 @@ class SelfTuner(OptimizerWrapper):
 
         return self.base.register_step_pre_hook(hook)
 
+    def after_replay(self, function: Callable[[], Any]) -> Any:
+        """Have a function called after every ``backward`` that a race makes by itself.
+
+        For a loop, or a framework, that goes on clipping its own gradients between ``backward`` and
+        ``step``: here it says how to do the same to those of the other arms.
+
+        Returns:
+            A handle whose ``remove()`` ends it.
+        """
+        return self._intake.recorder.register_after_replay(function)
+
     @property
     def rate(self) -> float:
         """The learning rate of the next step, before each group's multiple of it.
@@ -214,6 +225,14 @@ class SelfTuner(OptimizerWrapper):
         if not self.averages:
             raise no_average("SelfTuner")
         return self._guard.average.swapped_in(loader)
+
+    def measures(self) -> dict[str, float]:
+        """Return the numbers to log after a step, by name: the rate, the races, what they cost."""
+        return {
+            "rate": self.rate,
+            "races": float(len(self.races)),
+            "extra_steps": float(self.extra_steps),
+        }
 
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
@@ -275,7 +294,7 @@ class SelfTuner(OptimizerWrapper):
         self._rates.refuse_others()
         if self._races.race is not None:
             self._races.race.arms.refuse_others()
-        if self.steps == self.total_steps:
+        if self._held.steps == self.total_steps:
             self.history.say(
                 self.steps,
                 f"{self.total_steps} steps were planned and more are made: the rate stays where "

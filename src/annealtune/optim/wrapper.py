@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 
+from annealtune.optim import trained_weights
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
 from annealtune.optim.parameters import parameters_of
@@ -14,6 +19,8 @@ from annealtune.optim.part import Part
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
 STATE_KEY = "annealtune"
+# The key therein of weights that are trained, where the model held their average.
+_TRAINED = "trained_weights"
 
 
 class OptimizerWrapper(Optimizer):
@@ -22,6 +29,10 @@ class OptimizerWrapper(Optimizer):
     The base's state dict carries the states of our parts in its first group, so that whatever saves
     an optimizer saves all of it.
     """
+
+    averages = False  # whether an average of the weights is kept
+    model: nn.Module | None = None
+    _evaluation: contextlib.ExitStack | None = None  # holds the average in the model meanwhile
 
     def __init__(self, base: Optimizer, intake: Intake, *parts: Part) -> None:
         self.base = base
@@ -49,9 +60,36 @@ class OptimizerWrapper(Optimizer):
 
         Calls with gradients on are remembered until the next `step`, so that the same loss can be
         computed again: same arguments, random numbers, autocast and factor on the loss. The
-        function returns a scalar, or a tuple that begins with one; else its call is a TypeError.
+        function returns a scalar, a tuple that begins with one, or a dict with one under
+        ``"loss"``; else its call is a TypeError.
         """
         return self._intake.recorder.wrap(function)
+
+    @property
+    def records(self) -> bool:
+        """Whether a function was ever given to `record`."""
+        return self._intake.recorder.used
+
+    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
+        """Give the model the average of its weights meanwhile, where one is kept."""
+        raise NotImplementedError(f"{type(self).__name__} keeps no average of the weights")
+
+    def eval(self) -> None:
+        """Give the model its average until `train` is called; nothing where none is kept.
+
+        Hugging Face's Trainer and Accelerate call both by themselves. A state dict that is taken in
+        between holds the weights that are trained, and loading it gives them back to the model.
+        """
+        if self.averages and self._evaluation is None:
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(self.averaged())
+                self._evaluation = stack.pop_all()
+
+    def train(self) -> None:
+        """Give the model back the weights that are trained, after `eval`."""
+        stack, self._evaluation = self._evaluation, None
+        if stack is not None:
+            stack.close()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -66,6 +104,13 @@ class OptimizerWrapper(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base's state dict with the states of our parts in its first group."""
+        if self._evaluation is not None:
+            self.train()
+            state = self.state_dict()
+            weights = trained_weights.saved(self.base, self.model)
+            state["param_groups"][0][STATE_KEY][_TRAINED] = weights
+            self.eval()
+            return state
         self._refuse_pending("state_dict")
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
@@ -84,6 +129,7 @@ class OptimizerWrapper(Optimizer):
         Raises:
             ValueError: if it does not fit the groups or a part.
         """
+        self.train()
         self._refuse_pending("load_state_dict")
         state_dict = state_dict.copy()  # hooks may write into it
         for before in self._optimizer_load_state_dict_pre_hooks.values():
@@ -92,11 +138,15 @@ class OptimizerWrapper(Optimizer):
         if own is not None:
             for part in self._parts:
                 part.check(own)
+            if _TRAINED in own:
+                trained_weights.check(type(self).__name__, self.base, own[_TRAINED])
         bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in state_dict["param_groups"]]
         self.base.load_state_dict({**state_dict, "param_groups": bare})
         if own is not None:
             for part in self._parts:
                 part.load_state_dict(own)
+            if _TRAINED in own:
+                trained_weights.restore(self.base, self.model, own[_TRAINED])
         self._renew_parts()
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)

@@ -174,3 +174,19 @@ def test_without_gradients() -> None:
         recorded(model, optimizer, x, y, backward=False)
 
     assert_same(trained(make, by_closure), trained(make, bare))
+
+
+def test_a_function_may_return_a_dict_with_the_loss() -> None:
+    def by_dict(model: nn.Module, optimizer: Any, x: Tensor, y: Tensor) -> None:
+        compute = optimizer.record(lambda: {"loss": functional.cross_entropy(model(x), y), "x": x})
+        compute()["loss"].backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    assert_same(trained(tuner, by_closure), trained(tuner, by_dict))
+
+
+def test_a_dict_without_a_loss_is_refused() -> None:
+    optimizer = tuner(network())
+    with pytest.raises(TypeError, match="a dict with one under 'loss', got None"):
+        optimizer.record(lambda: {"lost": torch.zeros(1)})()

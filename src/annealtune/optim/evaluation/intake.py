@@ -7,9 +7,10 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
+from annealtune.optim.evaluation import foreign
 from annealtune.optim.evaluation.grad_scaler import active_scaler, scaled_closure
 from annealtune.optim.evaluation.guards import Buffers
 from annealtune.optim.evaluation.minibatch import (
@@ -61,6 +62,7 @@ class Intake:
         begins = None if model is None else functools.partial(self.forward.__call__, model, ())
         self.recorder = Recorder(owner, base, begins, differentiates=differentiates)
         self.buffers: Buffers | None = None
+        self._knows_closures = False  # whether one was looked at: the others are like it
         self._own_gradients: list[tuple[Tensor, int, int]] = []  # made by us for a closure
         self.begin_replays()
 
@@ -86,6 +88,9 @@ class Intake:
             TypeError: if it cannot be and must.
         """
         noted, self.buffers = self.forward.take()
+        self.forward.expected = None
+        if distributed.is_available() and distributed.is_initialized():
+            foreign.refuse_several_processes(self._owner)
         if loss is not None:
             if again and probe is None:
                 raise TypeError(
@@ -94,9 +99,15 @@ class Intake:
                     "arms of a race, got none"
                 )
             start = self._start(noted, rng_state)
+            if noted is not None:
+                self.forward.expect()
             self.recorder.forget()
-            return GivenMinibatch(self._owner, loss, probe, start, self._base)
+            after = self.recorder.after_replay
+            return GivenMinibatch(self._owner, loss, probe, start, self._base, after)
         if closure is not None:
+            if not self._knows_closures:
+                foreign.refuse_closure(self._owner, closure)
+                self._knows_closures = True
             if active_scaler() is not None:
                 raise scaled_closure(self._owner)
             if self.recorder.used:
@@ -113,9 +124,9 @@ class Intake:
                 f"{self._owner}.step() must be given a closure or loss=..., or follow the backward "
                 f"of a recorded function, got {self._what_is_missing()}; wrap the function by "
                 "compute_loss = opt.record(fn) and call compute_loss(...).backward() before "
-                "step(), or call step(closure)"
+                f"step(), or call step(closure){foreign.line_to_write()}"
             )
-        return RecordedMinibatch(calls, self._base)
+        return RecordedMinibatch(calls, self._base, self.recorder.after_replay)
 
     def take_start(self, rng_state: Tensor | RandomState | None) -> RandomState:
         """Return the random state before this step's forward, and forget it.

@@ -8,7 +8,7 @@ weights is in place, `again` computes both anew, `evaluate` the loss alone.
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
@@ -119,7 +119,11 @@ class ClosureMinibatch:
 
 
 class GivenMinibatch:
-    """A loss whose gradient is in place, with a function that computes the loss again."""
+    """A loss whose gradient is in place, with a function that computes the loss again.
+
+    Args:
+        after: functions to call when a gradient was made here.
+    """
 
     def __init__(
         self,
@@ -128,6 +132,7 @@ class GivenMinibatch:
         probe: Callable[[], Any] | None,
         start: RandomState,
         base: Optimizer,
+        after: Iterable[Callable[[], Any]] = (),
     ) -> None:
         if probe is not None and not callable(probe):
             raise not_callable(owner, "probe", probe)
@@ -136,6 +141,7 @@ class GivenMinibatch:
         self._probe = probe
         self.start = start
         self._base = base
+        self._after = after
         self.returned: Any = loss
 
     def first(self) -> list[Tensor]:
@@ -162,6 +168,8 @@ class GivenMinibatch:
             scaler = active_scaler()
             (loss if scaler is None else scaler.scale(loss)).backward()
         unscale(self._base, scaler)
+        for function in self._after:
+            function()
         return detached
 
     def evaluate(self) -> Any:
@@ -171,11 +179,18 @@ class GivenMinibatch:
 
 
 class RecordedMinibatch:
-    """The recorded calls whose gradients are in place."""
+    """The recorded calls whose gradients are in place.
 
-    def __init__(self, calls: list[Call], base: Optimizer) -> None:
+    Args:
+        after: functions to call when a gradient was made here.
+    """
+
+    def __init__(
+        self, calls: list[Call], base: Optimizer, after: Iterable[Callable[[], Any]] = ()
+    ) -> None:
         self._calls = calls
         self._base = base
+        self._after = after
         self._scaler = active_scaler()
         self.start = calls[0].start
         self.returned: Any = calls[0].loss if len(calls) == 1 else None
@@ -198,6 +213,8 @@ class RecordedMinibatch:
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())
         unscale(self._base, self._scaler)
+        for function in self._after:
+            function()
         return self._sum(losses)
 
     def evaluate(self) -> Tensor:

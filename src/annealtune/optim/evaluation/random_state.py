@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
+from annealtune.optim.evaluation import autocast
 from annealtune.optim.evaluation.guards import Buffers
 
 
@@ -42,6 +43,10 @@ class ForwardRecorder:
 
     Args:
         buffers: whether to note the buffers of the model too.
+
+    Attributes:
+        expected: the autocast in which a function of the user's must evaluate the model again; None
+            where it is entered for him, or not known.
     """
 
     def __init__(self, *, buffers: bool = False) -> None:
@@ -49,6 +54,8 @@ class ForwardRecorder:
         self.state: RandomState | None = None
         self.buffers: Buffers | None = None
         self.paused = False  # whether nothing is noted at the moment
+        self.expected: tuple[autocast.Autocast, ...] | None = None
+        self._autocast: tuple[autocast.Autocast, ...] | None = None
         self._gradient: tuple[int, int] | None = None
         self._handle: RemovableHandle | None = None
 
@@ -57,9 +64,12 @@ class ForwardRecorder:
     )
     def __call__(self, module: nn.Module, inputs: Any) -> None:
         """Note the state, unless this step has one or the forward takes no part in training."""
+        if self.paused and self.expected is not None:
+            self._compare(self.expected)
         wanted = self.state is None and not self.paused
         if wanted and module.training and torch.is_grad_enabled():
             self.state = RandomState.capture()
+            self._autocast = autocast.present()
             self._gradient = _mark_of_gradient(module)
             if self._notes_buffers:
                 self.buffers = Buffers(list(module.modules()))
@@ -69,6 +79,19 @@ class ForwardRecorder:
         noted = self.state, self.buffers
         self.state = self.buffers = None
         return noted
+
+    def expect(self) -> None:
+        """Have forwards that are made again compared with the one that was noted last."""
+        self.expected, self._autocast = self._autocast, None
+
+    def _compare(self, expected: tuple[autocast.Autocast, ...]) -> None:
+        for one, now in zip(expected, autocast.present(), strict=False):
+            if not one.agrees(now):
+                raise ValueError(
+                    "step(probe=...): the function must evaluate the model as the loss was "
+                    f"computed, in {one}, got {now}: another precision is another loss. Put the "
+                    "autocast into the function, or use compute_loss = opt.record(fn)"
+                )
 
     def attach(self, module: nn.Module, holder: object) -> None:
         """Hook on to a module until `detach` is called or ``holder`` is gone."""
@@ -99,8 +122,8 @@ class ForwardRecorder:
             self.take()
 
     def __getstate__(self) -> dict[str, Any]:
-        forgotten = {"state": None, "buffers": None, "_gradient": None, "_handle": None}
-        return {**self.__dict__, **forgotten, "paused": False}
+        names = ("state", "buffers", "expected", "_autocast", "_gradient", "_handle")
+        return {**self.__dict__, **dict.fromkeys(names), "paused": False}
 
 
 def _mark_of_gradient(module: nn.Module) -> tuple[int, int] | None:

@@ -10,33 +10,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
+from annealtune.optim.evaluation import autocast
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.parameters import gradients_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-class _Autocast(NamedTuple):
-    """The precision of a forward, to be entered again."""
-
-    device: str
-    enabled: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def current(cls) -> tuple[_Autocast, ...]:
-        devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
-        return tuple(
-            cls(device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-            for device in devices
-        )
 
 
 class Call:
@@ -48,7 +35,7 @@ class Call:
         self._owner = owner
         self._compute = compute
         self.start = RandomState.capture()
-        self._autocast = _Autocast.current()
+        self._autocast = autocast.present()
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
         self.loss = _loss_of(owner, self.result)
@@ -107,6 +94,7 @@ class Recorder:
         self.paused = False  # whether nothing is remembered at the moment
         self.used = False  # whether a function was ever recorded
         self.remembers = True  # whether calls must be repeatable; it keeps a minibatch alive
+        self._after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
 
     def wrap(self, function: Function) -> Function:
         """Return a function that does the same and is remembered.
@@ -140,6 +128,17 @@ class Recorder:
             return result
 
         return recorded  # type: ignore[return-value]
+
+    def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
+        """Have a function among those of `after_replay` until the handle is removed."""
+        handle = RemovableHandle(self._after_replay)
+        self._after_replay[handle.id] = function
+        return handle
+
+    @property
+    def after_replay(self) -> tuple[Callable[[], Any], ...]:
+        """What the loop does to its gradients, to be done to those that are made here."""
+        return tuple(self._after_replay.values())
 
     def _note_loss(self, loss: Tensor) -> None:
         """Keep a loss once its backward is made: one of a validation says nothing of the run."""
@@ -181,16 +180,20 @@ class Recorder:
             self._losses = []
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_calls": [], "_losses": [], "paused": False}
+        # Functions of the loop stay with the original, as hooks do.
+        own = {"_calls": [], "_losses": [], "paused": False, "_after_replay": OrderedDict()}
+        return {**self.__dict__, **own}
 
 
 def _loss_of(owner: str, result: Any) -> Tensor:
-    """Return the loss that a recorded function computed, alone or first in a tuple."""
+    """Return the loss that a recorded function computed, alone, first in a tuple, or by name."""
     loss = result[0] if isinstance(result, tuple) and result else result
+    if isinstance(result, Mapping):  # of transformers' models, for one
+        loss = result.get("loss")
     if not isinstance(loss, Tensor) or loss.numel() != 1:
         shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(
-            f"{owner}.record(fn): the function must return a scalar loss, or a tuple that begins "
-            f"with one, got {shown}"
+            f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
+            f"one, or a dict with one under 'loss', got {shown}"
         )
     return loss

@@ -233,8 +233,8 @@ class Race:
             self._say(
                 "the gradient of the first minibatch, computed again at the same weights, is "
                 "another one, so the arms are not alike: everything that goes into it belongs in "
-                "the function given to record, clipping in opt.before_step(fn), random numbers in "
-                "torch's generators"
+                "the function given to record, clipping in opt.before_step(fn) or once more in "
+                "opt.after_replay(fn), random numbers in torch's generators"
             )
 
     def _move(self, arm: int, *, is_scaled: bool) -> None:

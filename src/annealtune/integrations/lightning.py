@@ -1,0 +1,302 @@
+"""Lightning: a tuner from ``configure_optimizers``, and a callback that lets it see minibatches.
+
+Lightning hands ``step`` a closure that runs the training step with all its hooks and logs. The
+callback has that closure run once, as for any optimizer, and records ``training_step``, so that the
+tuner can compute the loss of a minibatch again without Lightning noticing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from annealtune.integrations.requirements import require
+from annealtune.optim import EmbeddedTuner, SelfTuner
+from annealtune.optim.evaluation.random_state import RandomState
+
+require("lightning", "2.6.1", "lightning")
+
+from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
+
+Tuner = SelfTuner | EmbeddedTuner
+
+_WEIGHTS = "annealtune_training_weights"  # their key in a checkpoint
+
+
+class TunerCallback(Callback):
+    """Make `SelfTuner`, `EmbeddedTuner` and `SGDSA` work in Lightning.
+
+    Training step, hooks, logs and ``global_step`` are counted once a step, whatever the tuner
+    computes again; accumulated minibatches are decided on together; clipping by the Trainer applies
+    to every arm of a race. At the end of an epoch temperatures cool. Rate, races, temperature and
+    acceptance are logged as ``annealtune/...``. Validation and checkpoints see the average of the
+    weights where the tuner keeps one, and after ``fit`` so does the model. Checkpoints continue
+    exactly, also in the middle of a race; torch's random state is in them.
+
+    Args:
+        loss: the method of the module that computes the loss. By default ``training_step``; then
+            its body runs again for other arms and accept tests, with ``self.log`` and metrics held
+            still. In manual optimization, where the training step calls ``step``, it must be given,
+            one for each tuner, unless ``step(loss=..., probe=...)`` is used.
+        average: whether the average is swapped in.
+        log: whether to log.
+
+    Raises:
+        TypeError: when fitting begins, if no optimizer is a tuner, or a scheduler is there too.
+        RuntimeError: if there are several processes.
+
+    Example:
+        >>> import lightning, torch
+        >>> from annealtune import SelfTuner
+        >>> class Line(lightning.LightningModule):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.layer = torch.nn.Linear(2, 1)
+        ...
+        ...     def training_step(self, batch, batch_idx):
+        ...         return self.layer(batch).square().mean()
+        ...
+        ...     def configure_optimizers(self):
+        ...         base = torch.optim.AdamW(self.parameters())
+        ...         steps = self.trainer.estimated_stepping_batches
+        ...         return SelfTuner(base, model=self, total_steps=steps)
+        >>> trainer = lightning.Trainer(callbacks=[TunerCallback()])  # doctest: +SKIP
+    """
+
+    def __init__(
+        self, *, loss: str | Sequence[str] | None = None, average: bool = True, log: bool = True
+    ) -> None:
+        self._losses = (loss,) if isinstance(loss, str) else tuple(loss or ())
+        self._averages = average
+        self._logs = log
+        self._tuners: list[Tuner] = []
+        self._undo = contextlib.ExitStack()  # of what fitting has put into module and tuners
+        self._swapped = contextlib.ExitStack()  # of averages that are in the model
+        self._start: RandomState | None = None  # of a checkpoint
+        self._waits = False  # whether a loss was computed since the last step
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Find the tuners and let them see the minibatches."""
+        self._tuners = _tuners(trainer)
+        automatic = pl_module.automatic_optimization
+        names = self._losses or (("training_step",) if automatic else ())
+        if names and len(names) != len(self._tuners):
+            raise TypeError(
+                "Lightning: TunerCallback(loss=...) must name one method for each tuner, got "
+                f"{', '.join(names)} for {len(self._tuners)}"
+            )
+        for name, tuner in zip(names, self._tuners, strict=bool(names)):
+            self._record(pl_module, name, tuner)
+        for tuner in self._tuners:
+            self._run_closures_once(pl_module, tuner)
+            if automatic and isinstance(tuner, SelfTuner):
+                self._clip_every_arm(trainer, pl_module, tuner)
+        if self._start is not None:
+            self._start.restore()
+            self._start = None
+
+    def _record(self, module: LightningModule, name: str, tuner: Tuner) -> None:
+        compute = getattr(module, name, None)
+        if not callable(compute):
+            raise TypeError(
+                f"Lightning: TunerCallback(loss={name!r}) must name a method of "
+                f"{type(module).__name__} that computes the loss, got {compute!r}"
+            )
+        is_first = False
+
+        def compute_quietly(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            with contextlib.nullcontext() if is_first else quiet(module):
+                output = compute(*args, **kwargs)
+            loss = output.get("loss") if isinstance(output, Mapping) else output
+            if loss is None:
+                raise _SkippedError
+            return loss, output
+
+        recorded = tuner.record(compute_quietly)
+
+        def compute_first(*args: Any, **kwargs: Any) -> Any:
+            nonlocal is_first
+            is_first = True
+            try:
+                output = recorded(*args, **kwargs)[1]
+                self._waits = True
+                return output
+            except _SkippedError:
+                return None
+            finally:
+                is_first = False
+
+        setattr(module, name, compute_first)
+        self._undo.callback(vars(module).pop, name, None)
+
+    def _run_closures_once(self, module: LightningModule, tuner: Tuner) -> None:
+        """Have the tuner run Lightning's closure as any optimizer does, then make its own step."""
+        make_step: Callable[..., Any] = tuner.step
+
+        def step(closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+            result = None if closure is None else closure()
+            if module.automatic_optimization and not self._waits:
+                return result  # training_step returned None: no gradient, nothing to decide
+            self._waits = False
+            if not kwargs and not tuner.records:
+                raise TypeError(
+                    "Lightning: in manual optimization the tuner does not see the minibatch. Write "
+                    "TunerCallback(loss='compute_loss'), the name of the method that computes the "
+                    "loss, or opt.step(loss=loss, probe=fn)"
+                )
+            own = make_step(**kwargs)
+            return own if closure is None or result is None else result
+
+        tuner.step = step  # type: ignore[method-assign]
+        self._undo.callback(vars(tuner).pop, "step", None)
+
+    def _clip_every_arm(self, trainer: Trainer, module: LightningModule, tuner: SelfTuner) -> None:
+        def clip() -> None:
+            with quiet(module):
+                module.configure_gradient_clipping(
+                    tuner, trainer.gradient_clip_val, trainer.gradient_clip_algorithm
+                )
+
+        self._undo.callback(tuner.after_replay(clip).remove)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Log what the tuners did."""
+        if not self._logs:
+            return
+        for number, tuner in enumerate(self._tuners):
+            place = "annealtune" if len(self._tuners) == 1 else f"annealtune-{number}"
+            values = {f"{place}/{name}": value for name, value in tuner.measures().items()}
+            pl_module.log_dict(values, on_step=True, on_epoch=False)
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Cool."""
+        for tuner in self._tuners:
+            if isinstance(tuner, EmbeddedTuner):
+                tuner.cool()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the model its average."""
+        for tuner in self._averaging():
+            self._swapped.enter_context(tuner.averaged())
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the model back the weights that are trained."""
+        self._swapped.close()
+
+    def on_exception(
+        self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
+    ) -> None:
+        """Leave nothing behind."""
+        self._swapped.close()
+        self._leave()
+
+    def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Give the model its average for good, as Lightning's own WeightAveraging does."""
+        if self._averaging():
+            pl_module.load_state_dict(self._averaged_weights(pl_module))
+        self._leave()
+
+    def _leave(self) -> None:
+        self._undo.close()
+        self._tuners = []
+
+    def _averaging(self) -> list[Tuner]:
+        return [tuner for tuner in self._tuners if self._averages and tuner.averages]
+
+    def _averaged_weights(self, module: LightningModule) -> dict[str, Any]:
+        with contextlib.ExitStack() as swapped:
+            for tuner in self._averaging():
+                swapped.enter_context(tuner.averaged())
+            return {
+                name: value.detach().clone() if isinstance(value, Tensor) else value
+                for name, value in module.state_dict().items()
+            }
+
+    def on_save_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Save the average as the model's weights, and the trained ones beside it."""
+        if self._averaging():
+            checkpoint[_WEIGHTS] = checkpoint["state_dict"]
+            checkpoint["state_dict"] = self._averaged_weights(pl_module)
+
+    def on_load_checkpoint(
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        """Continue with the weights that were trained; to test or predict keep the average."""
+        if trainer.training and _WEIGHTS in checkpoint:
+            pl_module.load_state_dict(checkpoint[_WEIGHTS])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return torch's random state: Lightning does not save it."""
+        state = RandomState.capture()
+        return {"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue with that random state when fitting begins."""
+        cuda = tuple(state_dict["cuda"])
+        self._start = RandomState(state_dict["cpu"], cuda, state_dict["mps"])
+
+
+class _SkippedError(Exception):
+    """A training step without a loss."""
+
+
+def _tuners(trainer: Trainer) -> list[Tuner]:
+    """Return the tuners of a Trainer, if they can work there."""
+    found = [tuner for tuner in trainer.optimizers if isinstance(tuner, Tuner)]
+    if not found:
+        names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers)
+        raise TypeError(
+            "Lightning: TunerCallback must find a tuner, got "
+            f"{names or 'no optimizer'}; in configure_optimizers write return "
+            "SelfTuner(optimizer, model=self, total_steps=self.trainer.estimated_stepping_batches)"
+        )
+    for config in trainer.lr_scheduler_configs:
+        scheduler: Any = config.scheduler
+        if scheduler.optimizer in found:
+            raise TypeError(
+                "Lightning: the learning rate is tuned and must not be written by a scheduler, got "
+                f"{type(scheduler).__name__}; in configure_optimizers return the tuner alone"
+            )
+    if trainer.world_size > 1:
+        raise RuntimeError(
+            f"Lightning: one process must decide for the whole run, got {trainer.world_size}; "
+            "write Trainer(devices=1)"
+        )
+    return found
+
+
+@contextlib.contextmanager
+def quiet(module: nn.Module) -> Iterator[None]:
+    """Let a training step run again without a trace: nothing is logged, metrics stay."""
+    metrics = [(m, _metric_state(m)) for m in module.modules() if hasattr(m, "metric_state")]
+    names = ("log", "log_dict")
+    before = {name: vars(module)[name] for name in names if name in vars(module)}
+    try:
+        vars(module).update(dict.fromkeys(names, _say_nothing))
+        yield
+    finally:
+        for name in names:
+            vars(module).pop(name, None)
+        vars(module).update(before)
+        for metric, state in metrics:
+            vars(metric).update(state)
+
+
+def _say_nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+def _metric_state(metric: Any) -> dict[str, Any]:
+    """Return what a torchmetrics metric remembers; it adds to its tensors and lists in place."""
+    state = dict(vars(metric))
+    for name in metric.metric_state:
+        value = state[name]
+        state[name] = value.clone() if isinstance(value, Tensor) else list(value)
+    return state

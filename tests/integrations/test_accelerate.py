@@ -1,0 +1,89 @@
+"""Accelerate's loop, with a recorded loss, makes the decisions of a plain one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+
+def train(task, kind, counted, *, accumulate=1, clip=None, precision="no", net=None):
+    accelerator = Accelerator(
+        cpu=True, gradient_accumulation_steps=accumulate, mixed_precision=precision
+    )
+    net = net or task.net()
+    count = counted(net)
+    tuner = task.tuner(kind, net)
+    model, optimizer, loader = accelerator.prepare(net, tuner, task.loader(accumulate))
+    compute_loss = tuner.record(lambda x, y: task.loss(model, x, y))
+    if clip is not None and kind != "embedded":
+        tuner.after_replay(lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), clip))
+    torch.manual_seed(6)
+    losses = []
+    for _ in range(task.epochs):
+        for x, y in loader:
+            with accelerator.accumulate(model):
+                loss = compute_loss(x, y)
+                losses.append(loss.item())
+                accelerator.backward(loss)
+                if accelerator.sync_gradients and clip is not None:
+                    accelerator.clip_grad_norm_(model.parameters(), clip)
+                optimizer.step()
+                optimizer.zero_grad()
+        if kind == "embedded":
+            tuner.cool()
+    return task.outcome(net, tuner, count, losses)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+def test_the_run_of_a_plain_loop(task, kind, counted, accumulate):
+    found = train(task, kind, counted, accumulate=accumulate)
+    found.assert_equals(task.plain(kind, accumulate))
+
+
+def test_clipping(task, kind, counted):
+    train(task, kind, counted, clip=0.1).assert_equals(task.plain(kind, clip=0.1))
+
+
+def test_bfloat16(task, kind, counted):
+    """Accelerate's autocast is around the model alone, here as in the plain loop."""
+    found = train(task, kind, counted, precision="bf16")
+    found.assert_equals(task.plain(kind, autocast=torch.bfloat16))
+
+
+def test_the_average_is_swapped_in_by_eval(task, counted):
+    accelerator = Accelerator(cpu=True)
+    net = task.net()
+    tuner = task.tuner("self-tuned", net)
+    _, optimizer, loader = accelerator.prepare(net, tuner, task.loader())
+    for x, y in loader:
+        optimizer.step(lambda x=x, y=y: task.loss(net, x, y))
+    trained = net[0].weight.clone()
+    optimizer.eval()
+    assert not torch.equal(net[0].weight, trained)
+    optimizer.train()
+    assert torch.equal(net[0].weight, trained)
+
+
+def test_a_closure_that_would_be_skipped_is_refused(task, kind):
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+    net = task.net()
+    model, optimizer, loader = accelerator.prepare(net, task.tuner(kind, net), task.loader(2))
+
+    def loop():
+        for x, y in loader:
+            with accelerator.accumulate(model):
+                optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
+
+    with pytest.raises(TypeError, match=r"Accelerate skips a closure.*one of 2.*tuner\.record"):
+        loop()
+
+
+def test_without_accumulation_a_closure_will_do(task):
+    accelerator = Accelerator(cpu=True)
+    net = task.net()
+    tuner = task.tuner("embedded", net)
+    model, optimizer, loader = accelerator.prepare(net, tuner, task.loader())
+    for x, y in loader:
+        optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
+    assert tuner.summary().total.tried == len(loader)

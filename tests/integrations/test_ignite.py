@@ -1,0 +1,67 @@
+"""ignite's loops, with a recorded loss, make the decisions of a plain one."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # it uses torch.jit.script
+    from ignite.engine import Engine, Events, create_supervised_trainer
+
+
+def supervised(task, net, tuner, accumulate):
+    """The factory: its loss function is the recorded one, which calls the model by itself."""
+    return create_supervised_trainer(
+        net,
+        tuner,
+        tuner.record(lambda x, y: task.loss(net, x, y)),
+        model_fn=lambda model, x: x,
+        gradient_accumulation_steps=accumulate,
+        output_transform=lambda x, y, y_pred, loss: loss.item(),
+    )
+
+
+def own(task, net, tuner, accumulate):
+    """An engine around one's own step."""
+    compute_loss = tuner.record(lambda x, y: task.loss(net, x, y))
+
+    def step(engine, batch):
+        loss = compute_loss(*batch)
+        (loss / accumulate).backward()
+        if engine.state.iteration % accumulate == 0:
+            tuner.step()
+            tuner.zero_grad()
+        return loss.item()
+
+    return Engine(step)
+
+
+@pytest.mark.parametrize("make", [supervised, own])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_run_of_a_plain_loop(task, kind, counted, make, accumulate):
+    net = task.net()
+    count = counted(net)
+    tuner = task.tuner(kind, net)
+    engine = make(task, net, tuner, accumulate)
+    losses = []
+    state = torch.Generator().manual_seed(6).get_state()
+
+    @engine.on(Events.ITERATION_STARTED)
+    def before():
+        torch.set_rng_state(state)
+
+    @engine.on(Events.ITERATION_COMPLETED)
+    def after():
+        nonlocal state
+        state = torch.get_rng_state()
+        losses.append(engine.state.output)
+
+    if kind == "embedded":
+        engine.add_event_handler(Events.EPOCH_COMPLETED, tuner.cool)
+    engine.run(task.loader(accumulate), max_epochs=task.epochs)
+    found = task.outcome(net, tuner, count, losses)
+    found.assert_equals(task.plain(kind, accumulate))
+    assert engine.state.iteration == task.steps * accumulate

@@ -1,0 +1,427 @@
+"""Lightning makes the decisions of a plain loop, and notices nothing of what is computed again."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from lightning.pytorch import callbacks, loggers
+from lightning.pytorch.plugins import MixedPrecision
+from torch import nn
+from torchmetrics import MeanMetric
+
+from annealtune.integrations.lightning import TunerCallback
+
+HOOKS = [
+    "on_before_zero_grad",
+    "on_after_backward",
+    "on_before_optimizer_step",
+    "on_train_batch_start",
+    "on_train_batch_end",
+]
+
+
+@pytest.fixture(autouse=True)
+def _calm():
+    """Lightning talks about loaders with few workers, and uses a deprecated part of torch."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module="lightning")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        warnings.filterwarnings("ignore", "Encountered `nan` values")  # torchmetrics
+        yield
+
+
+class Memory(loggers.Logger):
+    """Keeps what is logged."""
+
+    name, version = "memory", 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logged: list[dict[str, float]] = []
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.logged.append(dict(metrics, step=step))
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+
+class Module(lightning.LightningModule):
+    """What a user writes, and a diary."""
+
+    def __init__(self, task, kind, counted, *, random=True, **options):
+        super().__init__()
+        self.net = task.net(random=random)
+        self.task, self.kind, self.options = task, kind, options
+        self.count = counted(self.net)
+        self.metric = MeanMetric()
+        self.calls = Counter()
+        self.losses = []
+        self.validated = []
+
+    def compute_loss(self, batch):
+        self.calls["compute_loss"] += 1
+        return self.task.loss(self.net, *batch)
+
+    def training_step(self, batch, batch_idx):
+        self.calls["training_step"] += 1
+        loss = self.compute_loss(batch)
+        self.metric(loss)
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.validated.append({k: v.clone() for k, v in self.net.state_dict().items()})
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.losses.append(outputs["loss"].item() * self.trainer.accumulate_grad_batches)
+
+    def configure_optimizers(self):
+        return self.task.tuner(self.kind, self.net, **self.options)
+
+
+class Diary(callbacks.Callback):
+    """Counts hooks."""
+
+    def __init__(self) -> None:
+        self.calls = Counter()
+
+
+for _hook in HOOKS:
+    setattr(Diary, _hook, lambda self, *_, _hook=_hook, **__: self.calls.update([_hook]))
+
+
+class Manual(Module):
+    """The same by manual optimization."""
+
+    way = "record"
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.automatic_optimization = False
+
+    def training_step(self, batch, batch_idx):
+        self.calls["training_step"] += 1
+        opt = self.optimizers()
+        loss = self.compute_loss(batch)
+        opt.zero_grad()
+        self.manual_backward(loss)
+        if self.way == "record":
+            opt.step()
+        else:
+            opt.step(loss=loss, probe=lambda: self.compute_loss(batch))
+        return loss
+
+
+def fit(module, task, *, accumulate=1, callback=None, trainer=None, ckpt=None, **options):
+    options = {
+        "max_epochs": task.epochs,
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "accelerator": "cpu",
+        "limit_val_batches": 0,
+        "log_every_n_steps": 1,
+    } | options
+    extra = options.pop("callbacks", [])
+    callback = callback or TunerCallback(average=False)
+    trainer = lightning.Trainer(
+        callbacks=[callback, *extra], accumulate_grad_batches=accumulate, **options
+    )
+    torch.manual_seed(6)
+    trainer.fit(module, task.loader(accumulate), [0], ckpt_path=ckpt)
+    return trainer
+
+
+def outcome(module, trainer, task):
+    tuner = trainer.optimizers[0]
+    return task.outcome(module.net, tuner, module.count, module.losses)
+
+
+def test_the_run_of_a_plain_loop(task, kind, counted):
+    module, diary, memory = Module(task, kind, counted), Diary(), Memory()
+    trainer = fit(module, task, callbacks=[diary], logger=memory)
+    found, plain = outcome(module, trainer, task), task.plain(kind)
+    found.assert_equals(plain)
+    assert [line["loss"] for line in memory.logged if "loss" in line] == plain.losses
+    assert diary.calls == dict.fromkeys(HOOKS, task.steps)
+    assert trainer.global_step == task.steps
+    # The body of the training step ran again where the net did, and left no trace in the metric.
+    assert module.calls["training_step"] == plain.forwards > task.steps
+    mean = torch.tensor(plain.losses, dtype=torch.float32).mean()
+    torch.testing.assert_close(module.metric.compute(), mean)
+
+
+def test_with_a_method_for_the_loss_the_training_step_runs_once(task, kind, counted):
+    module = Module(task, kind, counted)
+    trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
+    plain = task.plain(kind)
+    outcome(module, trainer, task).assert_equals(plain)
+    assert module.calls == {"training_step": task.steps, "compute_loss": plain.forwards}
+
+
+@pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_accumulated_minibatches_are_decided_on_together(task, kind, counted, accumulate):
+    module, diary = Module(task, kind, counted), Diary()
+    trainer = fit(module, task, accumulate=accumulate, callbacks=[diary])
+    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate)
+    found.losses = plain.losses  # divided and multiplied again
+    found.assert_equals(plain)
+    assert trainer.global_step == diary.calls["on_before_optimizer_step"] == task.steps
+    assert diary.calls["on_after_backward"] == task.steps * accumulate
+
+
+@pytest.mark.slow
+def test_accumulation_changes_no_decision(task, counted):
+    """Where minibatches can be cut into pieces: no BatchNorm, no dropout."""
+    plain = task.plain("embedded", random=False)
+    for accumulate in (1, 2, 4):
+        module = Module(task, "embedded", counted, random=False)
+        trainer = fit(module, task, accumulate=accumulate)
+        assert trainer.optimizers[0].summary() == plain.decisions[0]
+
+
+@pytest.mark.parametrize("way", ["record", "probe"])
+def test_manual_optimization(task, kind, counted, way):
+    module = Manual(task, kind, counted)
+    module.way = way
+    loss = "compute_loss" if way == "record" else None
+    trainer = fit(module, task, callback=TunerCallback(loss=loss, average=False))
+    found, plain = outcome(module, trainer, task), task.plain(kind)
+    if way == "probe":  # without the averages of losses that are recorded
+        assert found.decisions[0] == plain.decisions[0]
+        return
+    found.assert_equals(plain)
+    assert module.calls["training_step"] == trainer.global_step == task.steps
+
+
+def test_bfloat16(task, kind, counted):
+    module = Module(task, kind, counted)
+    trainer = fit(module, task, precision="bf16-mixed")
+    outcome(module, trainer, task).assert_equals(task.plain(kind, autocast=torch.bfloat16))
+
+
+@pytest.mark.parametrize("clip", [pytest.param(None, marks=pytest.mark.slow), 0.1])
+def test_float16_with_a_scaler(task, kind, counted, clip):
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10_000)
+    plugin = MixedPrecision("16-mixed", "cpu", scaler)
+    module = Module(task, kind, counted)
+    trainer = fit(module, task, plugins=[plugin], gradient_clip_val=clip)
+    plain = task.plain(kind, autocast=torch.float16, scale=1024.0, clip=clip)
+    outcome(module, trainer, task).assert_equals(plain)
+
+
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_clipping_applies_to_every_arm(task, kind, counted, accumulate):
+    module = Module(task, kind, counted)
+    trainer = fit(module, task, accumulate=accumulate, gradient_clip_val=0.1)
+    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate, clip=0.1)
+    found.losses = plain.losses
+    found.assert_equals(plain)
+
+
+def test_validation_and_checkpoints_see_the_average(task, counted, tmp_path):
+    module = Module(task, "self-tuned", counted)
+    saving = callbacks.ModelCheckpoint(dirpath=tmp_path, every_n_epochs=1, save_top_k=-1)
+    fit(
+        module,
+        task,
+        callback=TunerCallback(),
+        callbacks=[saving],
+        enable_checkpointing=True,
+        limit_val_batches=1,
+        num_sanity_val_steps=1,
+    )
+    plain = task.plain("self-tuned", averaged=True)
+    last = module.validated[-1]
+    saved = torch.load(saving.best_model_path, weights_only=True)
+    for name, value in plain.weights.items():
+        assert torch.equal(last[name], value), name
+        assert torch.equal(saved["state_dict"][f"net.{name}"], value), name
+        assert torch.equal(module.net.state_dict()[name], value), name  # after fit, too
+    trained = task.plain("self-tuned").weights
+    aside = saved["annealtune_training_weights"]
+    assert all(torch.equal(aside[f"net.{name}"], value) for name, value in trained.items())
+    assert any(not torch.equal(trained[name], value) for name, value in plain.weights.items())
+    # The training itself has seen nothing of it.
+    assert len(module.validated) == task.epochs + 1
+
+
+@pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+def test_a_checkpoint_continues_exactly(task, counted, kind, shuffle, tmp_path):
+    """In the middle of a race, with dropout and torch's own generator shuffling."""
+
+    class Short(type(task)):
+        epochs = 6
+
+        def data(self):
+            return super().data(40)
+
+        def loader(self, accumulate=1):
+            return super().loader(accumulate, shuffle=shuffle, generator=None)
+
+    task = Short()
+    racing = []
+
+    class Watch(callbacks.Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            racing.append(getattr(trainer.optimizers[0], "is_racing", None))
+
+    saving = callbacks.ModelCheckpoint(
+        dirpath=tmp_path, filename="{epoch}", every_n_epochs=1, save_top_k=-1
+    )
+    whole = Module(task, kind, counted)
+    one = fit(
+        whole,
+        task,
+        callback=TunerCallback(),
+        callbacks=[saving, Watch()],
+        logger=False,
+        enable_checkpointing=True,
+    )
+    again = Module(task, kind, counted)
+    torch.manual_seed(99)
+    other = fit(again, task, callback=TunerCallback(), ckpt=tmp_path / "epoch=0.ckpt")
+    if kind == "self-tuned":
+        assert racing[0]
+        assert not racing[-1]
+        assert one.optimizers[0].races == other.optimizers[0].races
+    assert again.losses == whole.losses[10:]
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(again.net.state_dict()[name], value), name
+
+
+def test_what_is_logged(task, counted):
+    for kind, names in {
+        "self-tuned": ["rate", "races", "extra_steps"],
+        "embedded": ["rate", "temperature", "accepted", "acceptance"],
+    }.items():
+        module, memory = Module(task, kind, counted), Memory()
+        trainer = fit(module, task, logger=memory, max_epochs=1)
+        tuner = trainer.optimizers[0]
+        lines = [line for line in memory.logged if "annealtune/rate" in line]
+        assert len(lines) == task.steps // task.epochs
+        assert all(f"annealtune/{name}" in lines[-1] for name in names)
+        if kind == "self-tuned":
+            assert lines[-1]["annealtune/races"] == len(tuner.races) > 0
+            assert lines[0]["annealtune/races"] == 0
+        else:
+            accepted = sum(line["annealtune/accepted"] for line in lines)
+            assert accepted == tuner.summary().total.accepted
+
+
+def test_a_training_step_without_a_loss_is_skipped(task, counted):
+    class Skipping(Module):
+        def training_step(self, batch, batch_idx):
+            return None if batch_idx % 5 == 0 else super().training_step(batch, batch_idx)
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            assert bool(outputs) == (batch_idx % 5 != 0)
+
+    module = Skipping(task, "embedded", counted)
+    trainer = fit(module, task)
+    assert trainer.optimizers[0].summary().total.tried == task.steps * 4 // 5
+
+
+def test_a_training_step_may_return_a_dict(task, counted):
+    class Speaking(Module):
+        def training_step(self, batch, batch_idx):
+            return {"loss": super().training_step(batch, batch_idx), "more": batch_idx}
+
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            super().on_train_batch_end(outputs, batch, batch_idx)
+            assert outputs["more"] == batch_idx
+
+    module = Speaking(task, "embedded", counted)
+    trainer = fit(module, task)
+    outcome(module, trainer, task).assert_equals(task.plain("embedded"))
+
+
+# --- Fabric ---
+
+
+@pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_fabric(task, kind, counted, accumulate):
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    net = task.net()
+    count = counted(net)
+    model, opt = fabric.setup(net, task.tuner(kind, net))
+    compute_loss = opt.record(lambda x, y: task.loss(model, x, y))
+    torch.manual_seed(6)
+    losses = []
+    for _ in range(task.epochs):
+        for number, (x, y) in enumerate(task.loader(accumulate), start=1):
+            loss = compute_loss(x, y)
+            losses.append(loss.item())
+            fabric.backward(loss / accumulate)
+            if number % accumulate == 0:
+                opt.step()
+                opt.zero_grad()
+        if kind == "embedded":
+            opt.cool()
+    found = task.outcome(net, opt.optimizer, count, losses)
+    found.assert_equals(task.plain(kind, accumulate))
+
+
+# --- What cannot work says so ---
+
+
+def refused(module, task, error, *words, **options):
+    with pytest.raises(error) as caught:
+        fit(module, task, **options)
+    for word in ("Lightning", *words):
+        assert word in str(caught.value)
+
+
+def test_without_the_callback(task, kind, counted):
+    module = Module(task, kind, counted)
+    other = callbacks.Callback()
+    refused(module, task, TypeError, "TunerCallback()", callback=other)
+
+
+def test_without_a_tuner(task, counted):
+    class Plain(Module):
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    refused(Plain(task, "embedded", counted), task, TypeError, "Adam", "return SelfTuner(")
+
+
+def test_with_a_scheduler(task, kind, counted):
+    class Scheduled(Module):
+        def configure_optimizers(self):
+            opt = super().configure_optimizers()
+            return [opt], [torch.optim.lr_scheduler.StepLR(opt, 10)]
+
+    refused(Scheduled(task, kind, counted), task, TypeError, "StepLR", "return the tuner alone")
+
+
+def test_manual_optimization_that_hides_the_minibatch(task, kind, counted):
+    refused(Manual(task, kind, counted), task, TypeError, "TunerCallback(loss=", "probe=fn")
+
+
+def test_a_method_that_is_not_there(task, counted):
+    module = Module(task, "embedded", counted)
+    callback = TunerCallback(loss="no_such_method")
+    refused(module, task, TypeError, "no_such_method", callback=callback)
+
+
+def test_nothing_is_left_behind(task, counted):
+    class Failing(Module):
+        def on_train_batch_end(self, outputs, batch, batch_idx):
+            raise ZeroDivisionError
+
+    module = Failing(task, "self-tuned", counted)
+    before = set(vars(module))
+    callback = TunerCallback()
+    with pytest.raises(ZeroDivisionError):
+        fit(module, task, callback=callback)
+    assert "training_step" not in set(vars(module)) - before
+    assert isinstance(module.net, nn.Module)

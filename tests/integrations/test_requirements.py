@@ -1,0 +1,54 @@
+"""A framework that is missing or too old is named, with the line to write."""
+
+import importlib
+import sys
+from importlib import metadata
+
+import pytest
+
+from annealtune.integrations.requirements import require
+
+
+def test_what_is_there_will_do() -> None:
+    require("torch", "2.10", "train")
+    require("torch", metadata.version("torch"), "train")
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "oldest", "extra"),
+    [
+        ("lightning", "lightning", "2.6.1", "lightning"),
+        ("huggingface", "transformers", "5.22", "huggingface"),
+        ("huggingface", "accelerate", "1.15", "huggingface"),
+        ("skorch", "skorch", "1.4", "frameworks"),
+    ],
+)
+@pytest.mark.parametrize("version", ["0.9.10", None])
+def test_what_is_old_or_missing_is_named(
+    module, package, oldest, extra, version, monkeypatch
+) -> None:
+    real = metadata.version
+
+    def version_of(name: str) -> str:
+        if name != package:
+            return real(name)
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", version_of)
+    name = f"annealtune.integrations.{module}"
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(ImportError) as caught:
+        importlib.import_module(name)
+    assert f"pip install 'annealtune[{extra}]'" in str(caught.value)
+    told = "not installed" if version is None else f"must be {oldest} or later, got 0.9.10"
+    assert f"{package} " in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_versions_are_compared_as_numbers(monkeypatch) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: "2.10.0+cpu")
+    require("torch", "2.9", "train")
+    with pytest.raises(ImportError):
+        require("torch", "2.11", "train")

@@ -1,0 +1,138 @@
+"""skorch makes the decisions of a plain loop, and its callbacks hear of a minibatch once."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+
+import pytest
+import torch
+from sklearn.base import clone
+from skorch import NeuralNet, NeuralNetClassifier
+from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
+from torch import nn
+
+from annealtune import SelfTuner
+from annealtune.integrations.skorch import TunedMixin
+
+
+class Diary(Callback):
+    """Counts, and cools: skorch has no epoch end of its own in a mixin."""
+
+    def initialize(self):
+        self.calls = Counter()
+        self.losses = []
+        return self
+
+    def on_grad_computed(self, net, **_):
+        self.calls["grad_computed"] += 1
+
+    def on_batch_end(self, net, batch=None, training=False, loss=None, **_):
+        if training:
+            self.losses.append(loss.item())
+            self.state = torch.get_rng_state()
+
+    def on_batch_begin(self, net, batch=None, training=False, **_):
+        if training:
+            torch.set_rng_state(self.state)
+
+    def on_train_begin(self, net, **_):
+        self.state = torch.Generator().manual_seed(6).get_state()
+
+    def on_epoch_end(self, net, **_):
+        if hasattr(net.optimizer_, "cool"):
+            net.optimizer_.cool()
+
+
+@pytest.fixture
+def fitted(task, kind, counted):
+    class Net(TunedMixin, NeuralNet):
+        def initialize_module(self):
+            self.module_ = task.net()
+            self.count_ = counted(self.module_)
+            return self
+
+        def make_tuner(self, base):
+            return task.tuner(kind, self.module_)
+
+        def get_loss(self, y_pred, y_true, *args, **kwargs):
+            return nn.functional.cross_entropy(y_pred.float(), y_true)
+
+    def fit(*callbacks):
+        net = Net(
+            nn.Module,
+            criterion=nn.CrossEntropyLoss,
+            max_epochs=task.epochs,
+            batch_size=task.samples,
+            train_split=None,
+            verbose=0,
+            callbacks=[*callbacks, ("diary", Diary())],
+        )
+        net.fit(*task.data().tensors)
+        return net
+
+    return fit
+
+
+def test_the_run_of_a_plain_loop(task, kind, fitted):
+    net = fitted()
+    [diary] = [callback for name, callback in net.callbacks_ if name == "diary"]
+    found = task.outcome(net.module_, net.optimizer_, net.count_, diary.losses)
+    plain = task.plain(kind)
+    found.assert_equals(plain)
+    assert diary.calls == {"grad_computed": task.steps}
+    assert net.history[-1, "batches", -1, "train_loss"] == plain.losses[-1]
+
+
+def test_clipping_applies_to_every_arm(task, kind, fitted):
+    net = fitted(("clip", GradientNormClipping(0.1)))
+    [diary] = [callback for name, callback in net.callbacks_ if name == "diary"]
+    found = task.outcome(net.module_, net.optimizer_, net.count_, diary.losses)
+    found.assert_equals(task.plain(kind, clip=0.1))
+
+
+class Tuned(TunedMixin, NeuralNetClassifier):
+    def make_tuner(self, base):
+        return SelfTuner(base, model=self.module_, total_steps=240)
+
+
+class Small(nn.Module):
+    def __init__(self, width=16):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def classifier(**options):
+    torch.manual_seed(0)
+    options = {"optimizer": torch.optim.AdamW, "batch_size": 16, "verbose": 0} | options
+    return Tuned(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options)
+
+
+def test_predictions_are_the_averages(task):
+    x, y = task.data().tensors
+    net = classifier(train_split=None).fit(x, y)
+    assert isinstance(net.optimizer_, SelfTuner)
+    assert isinstance(net.optimizer_.base, torch.optim.AdamW)
+    found = net.predict_proba(x)
+    net.optimizer_.train()
+    trained = [p.detach().clone() for p in net.module_.parameters()]
+    with net.optimizer_.averaged(), torch.no_grad():
+        average = net.module_(x).softmax(1).numpy()
+    with torch.no_grad():
+        assert (net.module_(x).softmax(1).numpy() != average).any()
+    assert (found == average).all()
+    copied = pickle.loads(pickle.dumps(net))
+    assert (copied.predict_proba(x) == average).all()
+    copied.optimizer_.train()
+    pairs = zip(copied.module_.parameters(), trained, strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
+    assert not hasattr(clone(net), "optimizer_")
+
+
+def test_a_scheduler_is_refused(task):
+    net = classifier(train_split=None, callbacks=[LRScheduler("StepLR", step_size=1)])
+    with pytest.raises(ValueError, match="got a scheduler"):
+        net.fit(*task.data().tensors)

@@ -1,0 +1,98 @@
+"""`eval` and `train`, which frameworks call around an evaluation."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from annealtune import EmbeddedTuner, SelfTuner
+
+
+def run(steps: int, **options: Any) -> tuple[nn.Module, SelfTuner]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    base = torch.optim.AdamW(model.parameters())
+    opt = SelfTuner(base, model=model, total_steps=240, **options)
+    train(model, opt, steps)
+    return model, opt
+
+
+def train(model: nn.Module, opt: SelfTuner, steps: int, seed: int = 1) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(steps):
+        x = torch.randn(8, 4, generator=generator)
+        opt.step(lambda x=x: model(x).square().mean())
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return all(torch.equal(value, other[name]) for name, value in one.items())
+
+
+def test_the_average_is_there_meanwhile_and_nothing_is_left() -> None:
+    model, opt = run(60)
+    trained = state(model)
+    with opt.averaged():
+        average = state(model)
+    assert not same(trained, average)
+    opt.eval()
+    opt.eval()
+    assert same(state(model), average)
+    opt.train()
+    opt.train()
+    assert same(state(model), trained)
+
+
+def test_without_an_average_nothing_happens() -> None:
+    model, opt = run(20, average=False)
+    before = state(model)
+    opt.eval()
+    assert same(state(model), before)
+    train(model, opt, 1)
+    tuner = EmbeddedTuner(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    tuner.eval()
+    tuner.step(lambda: model(torch.ones(2, 4)).square().mean())
+
+
+def test_no_step_meanwhile() -> None:
+    model, opt = run(60)
+    opt.eval()
+    with pytest.raises(RuntimeError, match=r"SelfTuner.step\(\).*between eval\(\) and train\(\)"):
+        train(model, opt, 1)
+
+
+@pytest.mark.parametrize("steps", [4, 60])  # in a race, and after it
+def test_a_checkpoint_that_is_taken_meanwhile_continues_exactly(steps: int) -> None:
+    model, opt = run(steps)
+    assert opt.is_racing == (steps == 4)
+    opt.eval()
+    weights, saved = state(model), copy.deepcopy(opt.state_dict())
+    assert same(state(model), weights)  # still evaluating
+    opt.train()
+    train(model, opt, 15, seed=2)
+
+    other, again = run(0)
+    other.load_state_dict(weights)  # the average, as a framework saves it
+    again.load_state_dict(saved)
+    train(other, again, 15, seed=2)
+    assert same(state(model), state(other))
+    assert opt.races == again.races
+    with opt.averaged(), again.averaged():
+        assert same(state(model), state(other))
+
+
+def test_weights_of_another_model_are_refused() -> None:
+    _, opt = run(60)
+    opt.eval()
+    saved = opt.state_dict()
+    weights = saved["param_groups"][0]["annealtune"]["trained_weights"]
+    weights["parameters"] = weights["parameters"][:-1]
+    with pytest.raises(ValueError, match="the weights must be those of the same model"):
+        opt.load_state_dict(saved)
