@@ -172,7 +172,7 @@ def test_rates_are_logged(task, kind, counted, tmp_path, seeded):
 
 
 @pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
-@pytest.mark.parametrize("evaluated", [False, True])
+@pytest.mark.parametrize("evaluated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_checkpoint_continues_exactly(task, kind, counted, tmp_path, evaluated):
     """In the middle of a race and of an epoch, shuffled, with dropout."""
     options = {
@@ -288,6 +288,7 @@ def bert(**options):
     return BertForSequenceClassification(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
 def test_adapters_of_a_frozen_model(task, kind, tmp_path, seeded):
     """LoRA: the run of a plain loop; what is frozen stays as it was."""

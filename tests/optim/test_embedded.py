@@ -19,15 +19,18 @@ PLAIN = {
 }
 
 
+@pytest.mark.parametrize("steps", [150, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", PLAIN)
-def test_one_setting_always_accepted_is_the_plain_optimizer(name, make_net, make_batches, picture):
+def test_one_setting_always_accepted_is_the_plain_optimizer(
+    name, steps, make_net, make_batches, picture
+):
     cls, options = PLAIN[name]
     batches = make_batches(20)
 
     plain = make_net()
     optimizer = cls(plain.parameters(), **options)
     torch.manual_seed(7)
-    for step in range(1000):
+    for step in range(steps):
         x, y = batches[step % 20]
         optimizer.zero_grad()
         F.cross_entropy(plain(x), y).backward()
@@ -42,12 +45,12 @@ def test_one_setting_always_accepted_is_the_plain_optimizer(name, make_net, make
         temperature=math.inf,
     )
     torch.manual_seed(7)
-    for step in range(1000):
+    for step in range(steps):
         x, y = batches[step % 20]
         tuner.step(lambda x=x, y=y: F.cross_entropy(tuned(x), y))
 
     assert picture(tuned, tuner) == expected
-    assert tuner.summary().total.accepted == 1000
+    assert tuner.summary().total.accepted == steps
 
 
 def algorithm_2(model, batches, rates, temperature, factor, epochs, seed):
