@@ -49,7 +49,7 @@ def test_of_a_study_the_runs(listed, program):
 def test_where_there_is_nothing(annealtune):
     code, out, err = annealtune("list")
     assert (code, err) == (0, "")
-    assert out == "no runs or studies in runs and studies; annealtune train starts a run\n"
+    assert out == "no runs or studies in runs and studies; list DIR looks elsewhere, train starts a run\n"
     assert annealtune("list", "--json") == (0, "[]\n", "")
 
 
@@ -57,7 +57,7 @@ def test_other_directories_get_a_word(annealtune, tmp_path):
     (tmp_path / "notes").mkdir()
     code, out, err = annealtune("list", ".")
     assert code == 0
-    assert out == "no runs or studies in .; annealtune train starts a run\n"
+    assert out == "no runs or studies in .; list DIR looks elsewhere, train starts a run\n"
     assert err == "skipped, no run or study in them: notes\n"
 
 

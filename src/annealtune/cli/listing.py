@@ -54,7 +54,7 @@ def list_runs(directory: Directory = None, as_json: AsJson = False) -> None:
         console.print(_table(entries, is_wide=console.width >= _WIDE))
     else:
         where = " and ".join(map(str, PLACES if directory is None else places))
-        typer.echo(f"no runs or studies in {where}; annealtune train starts a run")
+        typer.echo(f"no runs or studies in {where}; list DIR looks elsewhere, train starts a run")
     _tell_skipped(found)
 
 
