@@ -136,10 +136,10 @@ class Browser:
         )
         return width, height
 
-    def screenshot(self, path: Path, height: int | None = None) -> None:
-        """Write the page as PNG, from its top: so many pixels of it, or all."""
+    def screenshot(self, path: Path, height: int | None = None, top: int = 0) -> None:
+        """Write the page as PNG, from ``top`` on: ``height`` pixels of it, or all."""
         width, whole = self.size()
-        clip = {"x": 0, "y": 0, "width": width, "height": height or whole, "scale": 1}
+        clip = {"x": 0, "y": top, "width": width, "height": height or whole - top, "scale": 1}
         shot = self.ask(
             "Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip
         )

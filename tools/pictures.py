@@ -13,6 +13,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("picture", type=Path)
     parser.add_argument("--width", type=int, default=1280)
     parser.add_argument("--height", type=int, default=None, help="by default the whole page")
+    parser.add_argument("--top", type=int, default=0, help="where the picture begins")
     parser.add_argument("--dark", action="store_true", help="for readers who prefer dark pages")
     given = parser.parse_args(arguments)
     if not given.page.is_file():
@@ -21,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
         browser.open(given.page, given.width, "dark" if given.dark else "light")
         if browser.errors:
             parser.error(f"{given.page}: the page must have no errors, got {browser.errors[0]}")
-        browser.screenshot(given.picture, given.height)
+        browser.screenshot(given.picture, given.height, given.top)
     print(given.picture)
 
 
