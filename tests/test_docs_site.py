@@ -1,11 +1,14 @@
 """The docs site: builds strictly, leads nowhere wrong, loads nothing from outside."""
 
 import functools
+import http.server
 import json
 import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import torch
 
 import annealtune
 from annealtune.cli import COMMANDS
+from tools.browser import Browser
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -112,6 +116,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     return folder
+
+
+class QuietServer(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served, on this machine alone."""
+    handler = functools.partial(QuietServer, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/"
+        server.shutdown()
 
 
 @functools.cache
@@ -310,3 +329,25 @@ def test_what_a_page_loads_is_found() -> None:
         "https://x.example/a.css",
         "c.woff",
     ]
+
+
+def check_as_a_reader(browser: Browser, address: str, name: str) -> None:
+    """Wide and narrow, light and dark: no complaint, no request elsewhere, nothing sticks out."""
+    for width in (1280, 390):
+        for scheme in ("light", "dark"):
+            browser.open(f"{address}{name.removesuffix('index.html')}", width, scheme)
+            elsewhere = [each for each in browser.requests if not each.startswith(address)]
+            assert (browser.errors, elsewhere) == ([], []), (name, width, scheme)
+            assert browser.size()[0] == width, (name, width, scheme)
+
+
+@pytest.mark.parametrize("name", ["index.html", "frameworks/index.html", "tutorial/index.html"])
+def test_a_reader_sees_a_whole_page(browser: Browser, address: str, name: str) -> None:
+    check_as_a_reader(browser, address, name)
+
+
+@pytest.mark.slow
+def test_a_reader_sees_every_page(browser: Browser, address: str, site: Path) -> None:
+    for name in pages_of(site):
+        if not name.startswith(("results/", "404")) or name.endswith("quality/index.html"):
+            check_as_a_reader(browser, address, name)

@@ -49,7 +49,10 @@ def test_of_a_study_the_runs(listed, program):
 def test_where_there_is_nothing(annealtune):
     code, out, err = annealtune("list")
     assert (code, err) == (0, "")
-    assert out == "no runs or studies in runs and studies; list DIR looks elsewhere, train starts a run\n"
+    assert (
+        out
+        == "no runs or studies in runs and studies; list DIR looks elsewhere, train starts a run\n"
+    )
     assert annealtune("list", "--json") == (0, "[]\n", "")
 
 

@@ -20,7 +20,9 @@ def page(tmp_path):
 
 
 def test_it_shows_the_page_as_it_is_asked_for(page, tmp_path):
-    main([str(page), str(tmp_path / "light.png"), "--width", "400", "--top", "9", "--height", "300"])
+    main(
+        [str(page), str(tmp_path / "light.png"), "--width", "400", "--top", "9", "--height", "300"]
+    )
     with Image.open(tmp_path / "light.png") as light:
         assert light.size == (400, 300)
         assert light.convert("RGB").getpixel((200, 150)) == (255, 0, 0)
