@@ -194,6 +194,53 @@ WRONG = [
 ]
 
 
+class TestIds:
+    """Whole numbers so high that a model for them would fill the memory."""
+
+    @pytest.mark.parametrize(("place", "where"), [(4, "train sample 4"), (7, "test sample 1")])
+    def test_are_no_labels(self, place, where):
+        labels = LABELS.clone()
+        labels[place] = 500_000_000
+        with pytest.raises(
+            DataError,
+            match=rf"labels must be 0\.\.C-1.* up to 500000000 at {where}.*classes=.*'regression'",
+        ):
+            as_dataset("my:data", parts(FLOATS, labels))
+        as_numbers = as_dataset("my:data", (*parts(FLOATS, labels), "regression"))
+        assert as_numbers.task.output_shape == (1,)
+
+    @pytest.mark.parametrize("highest", [999, 1000, 1001])
+    def test_the_highest_label_of_few_samples(self, highest):
+        labels = torch.tensor([highest, *LABELS[1:]])
+        if highest <= 1000:
+            assert len(as_dataset("my:data", parts(FLOATS, labels)).classes) == highest + 1
+        else:
+            with pytest.raises(DataError, match="labels must be"):
+                as_dataset("my:data", parts(FLOATS, labels))
+
+    def test_as_many_classes_as_samples_or_as_told(self):
+        inputs, labels = torch.zeros(1500, 1), torch.arange(1500)
+        made = as_dataset("my:data", ((inputs, labels), (inputs, labels)))
+        assert len(made.classes) == 1500
+        told = (*parts(FLOATS, LABELS + 2000), {"classes": 2002})
+        assert len(as_dataset("my:data", told).classes) == 2002
+
+    @pytest.mark.parametrize("targets", [LABELS, TOKENS])
+    def test_are_no_tokens(self, targets):
+        ids = TOKENS.clone()
+        ids[3, 1] = 500_000_000
+        with pytest.raises(
+            DataError,
+            match=r"taken as tokens.* up to 500000000 at train sample 3; .*\.float\(\)",
+        ):
+            as_dataset("my:data", parts(ids, targets))
+        told = (*parts(ids, LABELS), {"vocabulary": 500_000_001})
+        assert as_dataset("my:data", told).vocabulary == 500_000_001
+
+    def test_few_tokens_of_a_large_vocabulary(self):
+        assert as_dataset("my:data", parts(TOKENS + 200_000, LABELS)).vocabulary == 200_007
+
+
 @pytest.mark.parametrize(("returned", "message"), WRONG, ids=[words for _, words in WRONG])
 def test_what_cannot_be_trained_on_is_refused(returned, message):
     with pytest.raises(DataError, match=message) as caught:

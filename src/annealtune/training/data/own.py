@@ -17,6 +17,10 @@ CONTRACT = (
     "a pair (train, test), each a torch Dataset or a tuple (inputs, targets) of tensors or arrays; "
     "see docs/own-data.md"
 )
+# Up to here whole numbers may be labels or tokens however few samples there are; beyond both this
+# and their own number they are ids or amounts, and a model of that size would fill the memory.
+_SURELY_LABELS = 1_000
+_SURELY_TOKENS = 1_000_000
 
 
 def as_dataset(name: str, returned: Any) -> Dataset:
@@ -115,7 +119,7 @@ def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Datase
         raise ValueError(f"classes: only classification has classes, not {kind}")
     if inputs[0].dtype == torch.int64:
         tokens = [*inputs, *targets] if kind == "tokens" else inputs
-        arguments["vocabulary"] = options.get("vocabulary") or _count(tokens)
+        arguments["vocabulary"] = options.get("vocabulary") or _vocabulary(tokens)
     elif "vocabulary" in options:
         raise ValueError(f"vocabulary: only int64 inputs have one, got {inputs[0].dtype}")
     arguments |= _scaling(inputs[0], options.get("standardize"))
@@ -161,11 +165,37 @@ def _as_targets(kind: Kind, targets: Tensor) -> Tensor:
 def _classes(told: Any, targets: Sequence[Tensor]) -> tuple[str, ...]:
     if not told:
         told = max(_count(targets), 2)
+        if told > max(len(targets[0]), _SURELY_LABELS + 1):
+            raise ValueError(
+                f"labels must be 0..C-1 for C classes, got up to {_highest(targets)}, with "
+                f"{len(targets[0])} training samples; number them, give classes=..., or use floats "
+                "or kind 'regression' if they are numbers to predict"
+            )
     return tuple(map(str, range(told))) if isinstance(told, int) else tuple(told)
+
+
+def _vocabulary(tokens: Sequence[Tensor]) -> int:
+    """Return how many tokens there are; those of the training set come first."""
+    count = max(_count(tokens), 1)
+    if count > max(tokens[0].numel(), _SURELY_TOKENS):
+        raise ValueError(
+            f"whole numbers are taken as tokens, 0..V-1 for a vocabulary of V, got up to "
+            f"{_highest(tokens)}; make numbers that are no tokens floats with .float(), else "
+            "number the tokens or give vocabulary=..."
+        )
+    return count
 
 
 def _count(values: Sequence[Tensor]) -> int:
     return max(int(each.max()) for each in values) + 1
+
+
+def _highest(values: Sequence[Tensor]) -> str:
+    """Return the highest value and where it is; training and test take turns."""
+    place = max(range(len(values)), key=lambda number: int(values[number].max()))
+    highest = int(values[place].max())
+    sample = int((values[place] == highest).nonzero()[0, 0])
+    return f"{highest} at {('train', 'test')[place % 2]} sample {sample}"
 
 
 def _scaling(inputs: Tensor, standardize: bool | None) -> dict[str, Any]:
