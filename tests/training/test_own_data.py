@@ -182,7 +182,7 @@ def test_a_run_whose_data_has_changed_is_not_continued(place, monkeypatch):
             "sgd-sa.label_smoothing: needs classes",
         ),
         ("regression", {"model": "small-cnn"}, r"'small-cnn': is made for images.*--model mlp or"),
-        ("tokens", {"model": "mlp"}, "'mlp': is made for numbers, got tokens"),
+        ("tokens", {"model": "mlp"}, r"'mlp': is made for numbers, got tokens.*\.float\(\)"),
         ("tokens", {"model": "vgg11"}, "is made for images, got tokens"),
         ("tokens", {"model": "own_factories:line"}, "vocabulary=5.*asks for features, outputs"),
         ("regression", {"model": "own_factories:bag_of_tokens"}, "features=4, outputs=1.*asks for"),
