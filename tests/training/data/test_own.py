@@ -196,6 +196,8 @@ WRONG = [
     (((torch.tensor(3.0), torch.tensor(3)),) * 2, r"got inputs of shape \(\)"),
     (parts(FLOATS.to(torch.complex64), LABELS), "plain real numbers, got torch.complex64"),
     (((FLOATS.to_sparse(), LABELS),) * 2, "plain real numbers, got torch.float32, torch.sparse"),
+    (((FLOATS.to("meta"), LABELS),) * 2, "train inputs must.*tensor on meta"),
+    (((FLOATS, LABELS.to("meta")),) * 2, "train targets must.*tensor on meta"),
     (((np.array([["a", "b"]] * 2), LABELS[:2]),) * 2, "train inputs must be numbers, got ndarray"),
     ((([[1.0], [2.0, 3.0]], [0, 1]),) * 2, "train inputs must be numbers in rows of one length"),
     ({"train": TOKENS[0], "test": TOKENS[0]}, "with the option length.*and length None"),
@@ -258,6 +260,14 @@ def test_what_cannot_be_trained_on_is_refused(returned, message):
         as_dataset("my:data", returned)
     assert str(caught.value).startswith("data = 'my:data': ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(layout):
+    nested = torch.nested.nested_tensor([FLOATS[0], FLOATS[1, :2]], layout=layout)
+    with pytest.raises(DataError, match=r"train inputs must be .* got a nested tensor"):
+        as_dataset("my:data", ((nested, LABELS[:2]),) * 2)
 
 
 def test_a_dataset_of_ours_may_have_every_kind():
