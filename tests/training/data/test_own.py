@@ -139,6 +139,11 @@ class TestScaling:
     def test_grey_images_may_lack_their_channel(self):
         assert as_dataset("my:data", parts(PIXELS[:, 0], LABELS)).task.input_shape == (1, 3, 4)
 
+    @pytest.mark.parametrize("shape", [(3, 5, 3), (4, 3, 1), (2, 6, 5)])
+    def test_narrow_images_and_those_of_two_channels(self, shape):
+        images = torch.zeros(8, *shape, dtype=torch.uint8)
+        assert as_dataset("my:data", parts(images, LABELS)).task.input_shape == shape
+
     def test_bytes_in_a_row_are_numbers(self):
         dataset = as_dataset("my:data", parts(PIXELS.flatten(1), LABELS))
         assert dataset.task.input_type == "float32"
@@ -185,6 +190,10 @@ WRONG = [
     ((*parts(TOKENS, TOKENS[:, :3]), "tokens"), r"the shape \(6, 5\), got \(6, 3\)"),
     (parts(TOKENS, TOKENS[:, :3]), "the kind cannot be told"),
     (parts(FLOATS, LABELS.view(8, 1)), "the kind cannot be told"),
+    (
+        parts(torch.zeros(8, 6, 5, 3, dtype=torch.uint8), LABELS),
+        r"train inputs: .*channels first.*got \(6, 6, 5, 3\); use permute\(0, 3, 1, 2\)",
+    ),
     (parts(NAN, LABELS), "train_inputs.*NaN or infinity in 1 of 6 samples, first in sample 4"),
     (parts(FLOATS, VALUES / 0), "train_targets.*must be finite"),
     (((FLOATS[:5], LABELS[:6]), (FLOATS, LABELS)), r"one target.*\(5, 3\).*\(6,\)"),

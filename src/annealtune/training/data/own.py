@@ -21,6 +21,8 @@ CONTRACT = (
 # and their own number they are ids or amounts, and a model of that size would fill the memory.
 _SURELY_LABELS = 1_000
 _SURELY_TOKENS = 1_000_000
+# Of grey images, those in colour, and those with transparency.
+_CHANNELS = (1, 3, 4)
 
 
 def as_dataset(name: str, returned: Any) -> Dataset:
@@ -99,7 +101,9 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Dataset:
-    inputs = [_with_channels(part.inputs) for part in (train, test)]
+    inputs = [
+        _with_channels(what, part.inputs) for what, part in (("train", train), ("test", test))
+    ]
     for what, part in (("train", train), ("test", test)):
         if (
             part.inputs.ndim < 1
@@ -126,8 +130,19 @@ def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Datase
     return Dataset(name, inputs[0], targets[0], inputs[1], targets[1], **arguments)
 
 
-def _with_channels(inputs: Tensor) -> Tensor:
+def _with_channels(what: str, inputs: Tensor) -> Tensor:
     """Give grey images their one channel; bytes of another shape are plain numbers."""
+    if (
+        inputs.dtype == torch.uint8
+        and inputs.ndim == 4
+        and inputs.shape[-1] in _CHANNELS
+        and inputs.shape[1] not in _CHANNELS
+    ):
+        raise ValueError(
+            f"{what} inputs: uint8 images must have their channels first, (images, channels, "
+            f"height, width), got {tuple(inputs.shape)}; use permute(0, 3, 1, 2), or "
+            "transpose(0, 3, 1, 2) of an array"
+        )
     if inputs.dtype == torch.uint8 and inputs.ndim == 3:
         return inputs[:, None]
     if inputs.ndim == 1:
