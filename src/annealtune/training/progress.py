@@ -204,9 +204,14 @@ def download_bar(console: Console | None = None) -> Iterator[ShowBytes]:
         yield show
 
 
+def _loss_text(value: float) -> str:
+    """Return four decimals where they say something, a power of ten elsewhere."""
+    return f"{value:.4f}" if value == 0 or 1e-4 <= abs(value) <= 1e6 else f"{value:.2e}"
+
+
 _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("train_loss", "loss", lambda value: f"{value:.4f}"),
-    ("validation_loss", "validation loss", lambda value: f"{value:.4f}"),
+    ("train_loss", "loss", _loss_text),
+    ("validation_loss", "validation loss", _loss_text),
     ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
     ("rate", "rate", rate_text),
     ("temperature", "T", lambda value: f"{value:.3g}"),
@@ -219,7 +224,7 @@ _SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "valid
 
 def decimal(value: float | None) -> str:
     """Return a loss as text; None stands for one that was not finite."""
-    return "not finite" if value is None else f"{value:.4f}"
+    return "not finite" if value is None else _loss_text(value)
 
 
 def told_scores(numbers: dict[str, Any], part: str) -> str:
