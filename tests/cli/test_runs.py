@@ -21,6 +21,22 @@ class TestUsageErrors:
         )
 
     @pytest.mark.parametrize(
+        ("arguments", "meant"),
+        [
+            (["--around", "0.1"], "--set self-tuned.around=0.1"),
+            (["--method", "sgd-sa", "--lr", "[1, 2]"], "--set 'sgd-sa.lr=[1, 2]'"),
+            (["--around=0.1"], "--set self-tuned.around=0.1"),
+            (["--around"], "--set self-tuned.around=VALUE"),
+            (["--method", "sgd", "--lr", "0.1"], "--set sgd.lr=0.1"),
+            (["sgd.toml", "--lr", "0.1"], "--set sgd.lr=0.1"),
+            (["sgd.toml", "--method=adamw", "--weight-decay", "0"], "--set adamw.weight_decay=0"),
+        ],
+    )
+    def test_an_option_of_the_method_is_no_flag(self, refused, tmp_path, arguments, meant):
+        (tmp_path / "sgd.toml").write_text("method = 'sgd'")
+        assert f"; did you mean {meant}?\n" in refused("train", *arguments)
+
+    @pytest.mark.parametrize(
         ("arguments", "words"),
         [
             (["--model", "vg16"], "model = 'vg16': unknown; did you mean 'vgg16'?"),
@@ -34,6 +50,7 @@ class TestUsageErrors:
             (["--precision", "fp8"], "precision: must be one of fp32, bf16, fp16, got 'fp8'"),
             (["--validate-on", "tests"], "got 'tests'; did you mean 'test'?"),
             (["--set", "self-tuned.optimizer=adanw"], "got 'adanw'; did you mean 'adamw'?"),
+            (["--set", "around=0.1"], "around: unknown key; did you mean 'self-tuned.around'?"),
             (["--set", "sgdsa.lr=1"], "sgdsa: unknown key; did you mean 'sgd-sa'?"),
             (["adamw"], "adamw: there is no such file; did you mean --method adamw?"),
             (["cifar10"], "cifar10: there is no such file; did you mean --data cifar10?"),

@@ -1,18 +1,21 @@
 """Runs on tables, texts and numbers: every method, every record, stopped and resumed."""
 
 import importlib
+import io
 import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 from safetensors.torch import load_file
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
 from annealtune.training import data, load
 from annealtune.training.config import from_values
 from annealtune.training.describe import describe_run
+from annealtune.training.progress import Lines, Live
 from annealtune.training.runs import run, score
 from annealtune.training.stopping import StopRequest
 
@@ -160,6 +163,24 @@ def test_a_run_whose_data_has_changed_is_not_continued(place, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("source", "model", "told"),
+    [
+        ("rows_with_classes", "mlp", "classification, 2 classes"),
+        ("table", "mlp", "regression, 1 output"),
+        ("table_of_two", "mlp", "regression, 2 outputs"),
+        ("text", "own_factories:next_token", "tokens, vocabulary 5"),
+        ("reviews", "own_factories:bag_of_tokens", "classification, 2 classes, vocabulary 4"),
+    ],
+)
+@pytest.mark.parametrize("shown", [Lines, Live])
+def test_the_first_line_says_what_the_data_was_taken_for(source, model, told, shown, place):
+    console = Console(file=io.StringIO(), width=200)
+    wanted = config((f"own_factories:{source}", model), epochs=1)
+    run(wanted, place / "run", progress=shown(console))
+    assert f"own_factories:{source} ({told})" in console.file.getvalue().splitlines()[0]
+
+
+@pytest.mark.parametrize(
     ("task", "changes", "message"),
     [
         ("regression", {"augment": "crop-flip"}, "augment = 'crop-flip': only uint8 images"),
@@ -182,7 +203,7 @@ def test_a_run_whose_data_has_changed_is_not_continued(place, monkeypatch):
             "sgd-sa.label_smoothing: needs classes",
         ),
         ("regression", {"model": "small-cnn"}, r"'small-cnn': is made for images.*--model mlp or"),
-        ("tokens", {"model": "mlp"}, "'mlp': is made for numbers, got tokens"),
+        ("tokens", {"model": "mlp"}, r"'mlp': is made for numbers, got tokens.*\.float\(\)"),
         ("tokens", {"model": "vgg11"}, "is made for images, got tokens"),
         ("tokens", {"model": "own_factories:line"}, "vocabulary=5.*asks for features, outputs"),
         ("regression", {"model": "own_factories:bag_of_tokens"}, "features=4, outputs=1.*asks for"),

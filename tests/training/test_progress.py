@@ -115,3 +115,21 @@ def test_what_is_not_known_is_not_shown(shown):
 def test_a_loss_that_was_not_finite():
     assert decimal(None) == "not finite"
     assert decimal(1 / 3) == "0.3333"
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (89898300757.3333, "8.99e+10"),
+        (-2e6, "-2.00e+06"),
+        (1e6, "1000000.0000"),
+        (1e-4, "0.0001"),
+        (0.0, "0.0000"),
+        (0.00004321, "4.32e-05"),
+        (math.inf, "inf"),
+    ],
+)
+def test_losses_of_every_size(loss, text):
+    assert decimal(loss) == text
+    shown = describe({"train_loss": loss, "validation_loss": loss})
+    assert shown == f"loss {text}  validation loss {text}"

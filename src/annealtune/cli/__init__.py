@@ -185,7 +185,13 @@ def _explain_usage(error: Any, words: list[str]) -> str:
             for spelled in (*option.opts, *option.secondary_opts)
             if spelled.startswith("-")
         ]
-        return f"no such option: {error.option_name}{did_you_mean(error.option_name, options)}"
+        hint = ""
+        if {"--set", "--method"} <= {*options}:
+            from annealtune.cli.flags import as_assignment
+
+            hint = as_assignment(error.option_name, words)
+        hint = hint or did_you_mean(error.option_name, options)
+        return f"no such option: {error.option_name}{hint}"
     message: str = error.format_message()
     spelled = getattr(getattr(error, "param", None), "opts", [""])[0]
     if spelled in words[:-1] and spelled.startswith("-"):  # a value of the wrong kind

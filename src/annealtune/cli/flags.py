@@ -4,8 +4,10 @@ The flags stand in groups in the help, and the shell completes their values.
 """
 
 import inspect
+import shlex
 import types
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -19,6 +21,7 @@ from annealtune.training.config import (
     RunConfig,
     assign,
     is_block,
+    key_of_method,
     read_toml,
 )
 from annealtune.training.config.names import ARCHITECTURES, DATASETS
@@ -153,6 +156,35 @@ def _check_meant(name: str) -> None:
     for flag, names in (("--method", methods), ("--data", DATASETS), ("--model", ARCHITECTURES)):
         if name in names:
             raise ConfigError(f"{name}: there is no such file; did you mean {flag} {name}?")
+
+
+def as_assignment(flag: str, words: list[str]) -> str:
+    """Return the end of a message about a flag that is a key of the chosen method's block.
+
+    Args:
+        flag: as it was typed, such as ``--around``.
+        words: of the whole command; the method is looked up in them and in their file.
+    """
+    values: dict[str, Any] = {}
+    for file in (word for word in words if word.endswith(".toml")):
+        with suppress(ConfigError):  # what is wrong with the file is said once the flag is right
+            values |= read_toml(Path(file))
+    method = _value_after("--method", words) or values.get("method", DEFAULT_METHOD)
+    key = key_of_method(flag.lstrip("-"), method)
+    if key is None:
+        return ""
+    assignment = shlex.quote(f"{key}={_value_after(flag, words) or 'VALUE'}")
+    return f"; did you mean --set {assignment}?"
+
+
+def _value_after(flag: str, words: list[str]) -> str:
+    """Return what follows a flag, as a word of its own or after ``=``; nothing if nothing does."""
+    for word, following in zip(words, [*words[1:], "-"], strict=True):
+        if word.startswith(f"{flag}="):
+            return word.removeprefix(f"{flag}=")
+        if word == flag:
+            return "" if following.startswith("-") else following
+    return ""
 
 
 def write_short_forms(values: dict[str, Any], **short: str | None) -> None:

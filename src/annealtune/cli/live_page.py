@@ -14,6 +14,7 @@ from annealtune.training.progress import Progress
 if TYPE_CHECKING:
     from annealtune.training.data.download import ShowBytes
     from annealtune.training.session import Session
+    from annealtune.training.task import Task
 
 # Writing the page takes at most about this share of the time, however short the epochs are.
 _SHARE = 0.1
@@ -46,12 +47,14 @@ class LivePage(Progress):
         return self._progress.downloading()
 
     @contextmanager
-    def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
+    def running(
+        self, config: RunConfig, task: "Task", steps_per_epoch: int, step: int
+    ) -> Iterator[None]:
         """Write and show the first page, show the run while the context lasts, write the last."""
         self._write(is_live=True)
         if self._show is not None and self.page is not None:
             self._show(self.page)
-        with self._progress.running(config, steps_per_epoch, step):
+        with self._progress.running(config, task, steps_per_epoch, step):
             try:
                 yield
             finally:

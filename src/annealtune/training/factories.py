@@ -6,6 +6,7 @@ Imports nothing heavy, so that a typo is answered at once.
 import importlib
 import inspect
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import NamedTuple
 
 from annealtune.errors import ConfigError, did_you_mean
@@ -28,7 +29,9 @@ def split_factory(key: str, name: str) -> tuple[str, str]:
     """
     module, _, attribute = name.partition(":")
     if not attribute.isidentifier() or not all(map(str.isidentifier, module.split("."))):
-        raise ConfigError(f"{key} = {name!r}: must have the form package.module:factory")
+        raise ConfigError(
+            f"{key} = {name!r}: must have the form package.module:factory{_as_module(name)}"
+        )
     return module, attribute
 
 
@@ -46,9 +49,9 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # the module is the user's: whatever it raises, say where
+        hint = _as_module(name) or "; is its folder on PYTHONPATH?"
         raise ConfigError(
-            f"{key} = {name!r}: importing {module_name} failed: {in_one_line(error)}; "
-            "is its folder on PYTHONPATH?"
+            f"{key} = {name!r}: importing {module_name} failed: {in_one_line(error)}{hint}"
         ) from error
     factory: Callable[..., object] | None = getattr(module, attribute, None)
     if factory is None:
@@ -59,6 +62,15 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
             f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
         )
     return factory
+
+
+def _as_module(name: str) -> str:
+    """Return the end of a message about a file where a module is meant; nothing for others."""
+    file, _, attribute = name.partition(":")
+    module = ".".join(PurePath(file.removesuffix(".py")).parts)
+    if not file.endswith(".py") or not all(map(str.isidentifier, module.split("."))):
+        return ""
+    return f"; a module is named without .py: did you mean '{module}:{attribute}'?"
 
 
 class Keywords(NamedTuple):

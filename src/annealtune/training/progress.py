@@ -24,10 +24,12 @@ from rich.text import Text
 
 from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.training.config import RunConfig
+from annealtune.training.factories import is_factory
 
 if TYPE_CHECKING:
     from annealtune.training.data.download import ShowBytes
     from annealtune.training.session import Session
+    from annealtune.training.task import Task
 
 # From this width on a bar is named by its method, below it is "run".
 _NAMED_FROM = 60
@@ -42,7 +44,7 @@ class Progress:
         return nullcontext()
 
     def running(
-        self, config: RunConfig, steps_per_epoch: int, step: int
+        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
     ) -> AbstractContextManager[None]:
         """Show the run while the context lasts."""
         return nullcontext()
@@ -71,13 +73,15 @@ class Lines(Progress):
         self._started = time.monotonic()
 
     @contextmanager
-    def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
+    def running(
+        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
+    ) -> Iterator[None]:
         """Say what starts or continues."""
         self._epochs = config.epochs
         verb = f"continuing at step {step}" if step else "starting"
         self._print(
-            f"{verb}: {config.method}, {config.model} on {config.data}, {config.epochs} epochs of "
-            f"{steps_per_epoch} steps, seed {config.seed}"
+            f"{verb}: {config.method}, {config.model} on {_told_data(config, task)}, "
+            f"{config.epochs} epochs of {steps_per_epoch} steps, seed {config.seed}"
         )
         yield
 
@@ -110,11 +114,15 @@ class Live(Lines):
         return download_bar(self._console)
 
     @contextmanager
-    def running(self, config: RunConfig, steps_per_epoch: int, step: int) -> Iterator[None]:
+    def running(
+        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
+    ) -> Iterator[None]:
         """Draw the bars."""
         self._steps_per_epoch = steps_per_epoch
         self._epochs = config.epochs
         named = f"{config.method} seed {config.seed}"
+        if is_factory(config.data):
+            self._print(f"data: {_told_data(config, task)}")
         with _BarsAndNumbers(self._console, self._numbers) as self._bars:
             self._run = self._bars.add_task(
                 named if self._console.width >= _NAMED_FROM else "run",
@@ -139,6 +147,11 @@ class Live(Lines):
     def epoch(self, record: dict[str, Any]) -> None:
         """Show the epoch's numbers until there are newer ones."""
         self._numbers.update(record)
+
+
+def _told_data(config: RunConfig, task: Task) -> str:
+    """Return the name of the data; of a user's own also what was taken for its kind and size."""
+    return f"{config.data} ({task.summary})" if is_factory(config.data) else config.data
 
 
 class _BarsAndNumbers(Bars):
@@ -191,9 +204,14 @@ def download_bar(console: Console | None = None) -> Iterator[ShowBytes]:
         yield show
 
 
+def _loss_text(value: float) -> str:
+    """Return four decimals where they say something, a power of ten elsewhere."""
+    return f"{value:.4f}" if value == 0 or 1e-4 <= abs(value) <= 1e6 else f"{value:.2e}"
+
+
 _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
-    ("train_loss", "loss", lambda value: f"{value:.4f}"),
-    ("validation_loss", "validation loss", lambda value: f"{value:.4f}"),
+    ("train_loss", "loss", _loss_text),
+    ("validation_loss", "validation loss", _loss_text),
     ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
     ("rate", "rate", rate_text),
     ("temperature", "T", lambda value: f"{value:.3g}"),
@@ -206,7 +224,7 @@ _SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "valid
 
 def decimal(value: float | None) -> str:
     """Return a loss as text; None stands for one that was not finite."""
-    return "not finite" if value is None else f"{value:.4f}"
+    return "not finite" if value is None else _loss_text(value)
 
 
 def told_scores(numbers: dict[str, Any], part: str) -> str:

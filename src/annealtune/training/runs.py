@@ -123,7 +123,9 @@ class _Run:
     def complete(self) -> dict[str, Any]:
         session = self.session
         with (
-            self.progress.running(self.config, len(session.train_batches), session.step),
+            self.progress.running(
+                self.config, session.task, len(session.train_batches), session.step
+            ),
             _warnings_told(self.progress),
         ):
             while session.epoch < self.config.epochs:

@@ -79,6 +79,19 @@ class Task:
         return self.kind != "regression"
 
     @property
+    def summary(self) -> str:
+        """Kind and size in a few words: ``"classification, 10 classes"``."""
+        words: list[str] = [self.kind]
+        if self.kind == "classification":
+            words.append(f"{len(self.classes)} classes")
+        elif self.kind == "regression":
+            outputs = math.prod(self.output_shape)
+            words.append(f"{outputs} output{'' if outputs == 1 else 's'}")
+        if self.vocabulary is not None:
+            words.append(f"vocabulary {self.vocabulary}")
+        return ", ".join(words)
+
+    @property
     def dtype(self) -> torch.dtype:
         """The dtype of what the model is given: tokens stay whole numbers."""
         return torch.int64 if self.input_type == "int64" else torch.float32

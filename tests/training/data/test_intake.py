@@ -53,6 +53,14 @@ def test_pictures_become_channels_first():
     assert read_part("train", grey, None).inputs.shape == (1, 1, 2, 3)
 
 
+@pytest.mark.parametrize("dtype", [">f4", "<f4", ">i8", "<i8", ">u2", "<u2"])
+def test_numbers_of_either_byte_order(dtype):
+    numbers = np.array([[1, 2], [3, 400]], dtype=dtype)
+    part = read_part("train", (numbers, numbers[:, 0]), None)
+    assert part.inputs.tolist() == [[1, 2], [3, 400]]
+    assert part.targets.tolist() == [1, 3]
+
+
 def test_numbers_of_every_size():
     for dtype, found in (
         ("uint16", torch.int64),

@@ -139,6 +139,11 @@ class TestScaling:
     def test_grey_images_may_lack_their_channel(self):
         assert as_dataset("my:data", parts(PIXELS[:, 0], LABELS)).task.input_shape == (1, 3, 4)
 
+    @pytest.mark.parametrize("shape", [(3, 5, 3), (4, 3, 1), (2, 6, 5)])
+    def test_narrow_images_and_those_of_two_channels(self, shape):
+        images = torch.zeros(8, *shape, dtype=torch.uint8)
+        assert as_dataset("my:data", parts(images, LABELS)).task.input_shape == shape
+
     def test_bytes_in_a_row_are_numbers(self):
         dataset = as_dataset("my:data", parts(PIXELS.flatten(1), LABELS))
         assert dataset.task.input_type == "float32"
@@ -162,18 +167,33 @@ WRONG = [
     ((*parts(FLOATS, LABELS), {"classes": LABELS}), "classes must be the names"),
     ((*parts(FLOATS, LABELS), {"classes": ["a"]}), "two or more different names"),
     ((*parts(FLOATS, LABELS), {"classes": ["a", "a"]}), "two or more different names"),
-    ((*parts(FLOATS, LABELS + 1), {"classes": 2}), "train_targets.* in 0..1, got 2"),
-    (parts(FLOATS, LABELS - 1), "train_targets.*got -1"),
+    (
+        (*parts(FLOATS, LABELS + 1), {"classes": 2}),
+        "train_targets.* in 0..1, got 2, first in sample 1$",
+    ),
+    (
+        parts(FLOATS, 1 - LABELS * 2),
+        "train_targets.*got -1, first in sample 1; .* read as classes; .* floats.*'regression'",
+    ),
+    (parts(5 - TOKENS, LABELS), r"train_inputs.*got -1, first in sample 1;.*tokens.*\.float\(\)"),
+    (parts(-1 - TOKENS, -1 - TOKENS), r"0\.\.0, got -1, first in sample 0;.*as tokens"),
     ((*parts(FLOATS, VALUES), {"classes": 2}), "only classification has classes"),
     ((*parts(FLOATS, VALUES), "classification"), "whole numbers for classification.*float32"),
     ((*parts(FLOATS, LABELS), {"vocabulary": 9}), "only int64 inputs have one"),
-    ((*parts(TOKENS, LABELS), {"vocabulary": 6}), "train_inputs.*in 0..5, got 6"),
+    (
+        (*parts(TOKENS, LABELS), {"vocabulary": 6}),
+        "train_inputs.*in 0..5, got 6, first in sample 1$",
+    ),
     ((*parts(TOKENS, LABELS), {"standardize": True}), "tokens are no numbers"),
     ((*parts(PIXELS, LABELS), {"standardize": False}), "always normalised"),
     ((*parts(FLOATS, LABELS), "tokens"), "tokens must be int64, got torch.float32"),
     ((*parts(TOKENS, TOKENS[:, :3]), "tokens"), r"the shape \(6, 5\), got \(6, 3\)"),
     (parts(TOKENS, TOKENS[:, :3]), "the kind cannot be told"),
     (parts(FLOATS, LABELS.view(8, 1)), "the kind cannot be told"),
+    (
+        parts(torch.zeros(8, 6, 5, 3, dtype=torch.uint8), LABELS),
+        r"train inputs: .*channels first.*got \(6, 6, 5, 3\); use permute\(0, 3, 1, 2\)",
+    ),
     (parts(NAN, LABELS), "train_inputs.*NaN or infinity in 1 of 6 samples, first in sample 4"),
     (parts(FLOATS, VALUES / 0), "train_targets.*must be finite"),
     (((FLOATS[:5], LABELS[:6]), (FLOATS, LABELS)), r"one target.*\(5, 3\).*\(6,\)"),
@@ -185,6 +205,8 @@ WRONG = [
     (((torch.tensor(3.0), torch.tensor(3)),) * 2, r"got inputs of shape \(\)"),
     (parts(FLOATS.to(torch.complex64), LABELS), "plain real numbers, got torch.complex64"),
     (((FLOATS.to_sparse(), LABELS),) * 2, "plain real numbers, got torch.float32, torch.sparse"),
+    (((FLOATS.to("meta"), LABELS),) * 2, "train inputs must.*tensor on meta"),
+    (((FLOATS, LABELS.to("meta")),) * 2, "train targets must.*tensor on meta"),
     (((np.array([["a", "b"]] * 2), LABELS[:2]),) * 2, "train inputs must be numbers, got ndarray"),
     ((([[1.0], [2.0, 3.0]], [0, 1]),) * 2, "train inputs must be numbers in rows of one length"),
     ({"train": TOKENS[0], "test": TOKENS[0]}, "with the option length.*and length None"),
@@ -194,12 +216,67 @@ WRONG = [
 ]
 
 
+class TestIds:
+    """Whole numbers so high that a model for them would fill the memory."""
+
+    @pytest.mark.parametrize(("place", "where"), [(4, "train sample 4"), (7, "test sample 1")])
+    def test_are_no_labels(self, place, where):
+        labels = LABELS.clone()
+        labels[place] = 500_000_000
+        with pytest.raises(
+            DataError,
+            match=rf"labels must be 0\.\.C-1.* up to 500000000 at {where}.*classes=.*'regression'",
+        ):
+            as_dataset("my:data", parts(FLOATS, labels))
+        as_numbers = as_dataset("my:data", (*parts(FLOATS, labels), "regression"))
+        assert as_numbers.task.output_shape == (1,)
+
+    @pytest.mark.parametrize("highest", [999, 1000, 1001])
+    def test_the_highest_label_of_few_samples(self, highest):
+        labels = torch.tensor([highest, *LABELS[1:]])
+        if highest <= 1000:
+            assert len(as_dataset("my:data", parts(FLOATS, labels)).classes) == highest + 1
+        else:
+            with pytest.raises(DataError, match="labels must be"):
+                as_dataset("my:data", parts(FLOATS, labels))
+
+    def test_as_many_classes_as_samples_or_as_told(self):
+        inputs, labels = torch.zeros(1500, 1), torch.arange(1500)
+        made = as_dataset("my:data", ((inputs, labels), (inputs, labels)))
+        assert len(made.classes) == 1500
+        told = (*parts(FLOATS, LABELS + 2000), {"classes": 2002})
+        assert len(as_dataset("my:data", told).classes) == 2002
+
+    @pytest.mark.parametrize("targets", [LABELS, TOKENS])
+    def test_are_no_tokens(self, targets):
+        ids = TOKENS.clone()
+        ids[3, 1] = 500_000_000
+        with pytest.raises(
+            DataError,
+            match=r"taken as tokens.* up to 500000000 at train sample 3; .*\.float\(\)",
+        ):
+            as_dataset("my:data", parts(ids, targets))
+        told = (*parts(ids, LABELS), {"vocabulary": 500_000_001})
+        assert as_dataset("my:data", told).vocabulary == 500_000_001
+
+    def test_few_tokens_of_a_large_vocabulary(self):
+        assert as_dataset("my:data", parts(TOKENS + 200_000, LABELS)).vocabulary == 200_007
+
+
 @pytest.mark.parametrize(("returned", "message"), WRONG, ids=[words for _, words in WRONG])
 def test_what_cannot_be_trained_on_is_refused(returned, message):
     with pytest.raises(DataError, match=message) as caught:
         as_dataset("my:data", returned)
     assert str(caught.value).startswith("data = 'my:data': ")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore:.*nested tensors:UserWarning")
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors_are_refused(layout):
+    nested = torch.nested.nested_tensor([FLOATS[0], FLOATS[1, :2]], layout=layout)
+    with pytest.raises(DataError, match=r"train inputs must be .* got a nested tensor"):
+        as_dataset("my:data", ((nested, LABELS[:2]),) * 2)
 
 
 def test_a_dataset_of_ours_may_have_every_kind():

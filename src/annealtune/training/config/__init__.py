@@ -6,7 +6,7 @@
 - `from_values`, `read_toml`, `assign`: from text to a config, or to an error (`reading.py`).
 """
 
-from .reading import assign, from_values, read_toml
+from .reading import assign, from_values, key_of_method, read_toml
 from .run_config import (
     DEFAULT_METHOD,
     DEVICES,
@@ -25,6 +25,7 @@ __all__ = [
     "is_block",
     "assign",
     "from_values",
+    "key_of_method",
     "read_toml",
     "DEFAULT_METHOD",
     "DEVICES",

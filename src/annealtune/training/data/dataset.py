@@ -16,6 +16,11 @@ _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.float32: "float32",
     torch.int64: "int64",
 }
+_AS_CLASSES = (
+    "whole-number targets are read as classes; numbers to predict must be floats, or have the kind "
+    "'regression'"
+)
+_AS_TOKENS = "whole-number inputs are read as tokens; make other numbers floats with .float()"
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,7 +124,7 @@ class Dataset:
                     f"(samples, length) and a vocabulary, got {tuple(inputs.shape)} and vocabulary="
                     f"{self.vocabulary}; numbers that are no tokens must be float32"
                 )
-            _check_range(argument, inputs, self.vocabulary)
+            _check_range(argument, inputs, self.vocabulary, _AS_TOKENS)
         elif self.kind == "tokens":
             raise TypeError(f"Dataset({argument}=...): tokens must be int64, got {inputs.dtype}")
         _check_finite(argument, inputs)
@@ -148,8 +153,10 @@ class Dataset:
                 f"Dataset({argument}=...) must hold {what} for each of the {len(inputs)} samples, "
                 f"the shape {tuple(expected)}, got {tuple(targets.shape)}"
             )
-        count = len(self.classes) if self.kind == "classification" else self.vocabulary
-        _check_range(argument, targets, count or 0)
+        if self.kind == "classification":
+            _check_range(argument, targets, len(self.classes), _AS_CLASSES)
+        else:
+            _check_range(argument, targets, self.vocabulary or 0, _AS_TOKENS)
 
     def _check_statistics(self) -> None:
         channels = self.train_inputs.shape[1]
@@ -188,13 +195,16 @@ class Dataset:
         )
 
 
-def _check_range(argument: str, values: Tensor, count: int) -> None:
-    lowest, highest = (int(value) for value in values.aminmax())
-    if lowest < 0 or highest >= count:
-        raise ValueError(
-            f"Dataset({argument}=...) must be in 0..{count - 1}, got "
-            f"{lowest if lowest < 0 else highest}"
-        )
+def _check_range(argument: str, values: Tensor, count: int, reading: str) -> None:
+    """Refuse whole numbers out of range; of negative ones say how they are read."""
+    broken = ((values < 0) | (values >= count)).nonzero()
+    if len(broken) == 0:
+        return
+    value = int(values[tuple(broken[0])])
+    raise ValueError(
+        f"Dataset({argument}=...) must be in 0..{count - 1}, got {value}, first in sample "
+        f"{int(broken[0, 0])}{f'; {reading}' if value < 0 else ''}"
+    )
 
 
 def _check_finite(argument: str, values: Tensor) -> None:

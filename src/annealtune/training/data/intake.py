@@ -127,6 +127,11 @@ def memory() -> int:
 def _tensor(what: str, value: Any) -> Tensor:
     """Return numbers of any kind as a tensor of uint8, int64 or float32."""
     if isinstance(value, Tensor):
+        if value.is_nested or value.is_meta:
+            raise TypeError(
+                f"{what} must be numbers in rows of one length, got a "
+                f"{'nested tensor' if value.is_nested else 'tensor on meta, without values'}"
+            )
         tensor = value.detach().cpu()
     else:
         tensor = torch.from_numpy(_array(what, value))
@@ -149,6 +154,8 @@ def _array(what: str, value: Any) -> NDArray[Any]:
         )
     if hasattr(value, "getbands"):  # a PIL picture: (height, width) or (height, width, channels)
         array = array.reshape(*array.shape[:2], -1).transpose(2, 0, 1)
+    if not array.dtype.isnative:  # torch knows the byte order of this machine alone
+        array = array.astype(array.dtype.newbyteorder("="))
     if array.dtype.kind == "u" and array.itemsize > 1:
         array = array.astype(np.int64)
     return np.array(array)  # a copy that may be written to, in the order of its axes

@@ -17,6 +17,12 @@ CONTRACT = (
     "a pair (train, test), each a torch Dataset or a tuple (inputs, targets) of tensors or arrays; "
     "see docs/own-data.md"
 )
+# Up to here whole numbers may be labels or tokens however few samples there are; beyond both this
+# and their own number they are ids or amounts, and a model of that size would fill the memory.
+_SURELY_LABELS = 1_000
+_SURELY_TOKENS = 1_000_000
+# Of grey images, those in colour, and those with transparency.
+_CHANNELS = (1, 3, 4)
 
 
 def as_dataset(name: str, returned: Any) -> Dataset:
@@ -95,7 +101,9 @@ _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Dataset:
-    inputs = [_with_channels(part.inputs) for part in (train, test)]
+    inputs = [
+        _with_channels(what, part.inputs) for what, part in (("train", train), ("test", test))
+    ]
     for what, part in (("train", train), ("test", test)):
         if (
             part.inputs.ndim < 1
@@ -115,15 +123,26 @@ def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Datase
         raise ValueError(f"classes: only classification has classes, not {kind}")
     if inputs[0].dtype == torch.int64:
         tokens = [*inputs, *targets] if kind == "tokens" else inputs
-        arguments["vocabulary"] = options.get("vocabulary") or _count(tokens)
+        arguments["vocabulary"] = options.get("vocabulary") or _vocabulary(tokens)
     elif "vocabulary" in options:
         raise ValueError(f"vocabulary: only int64 inputs have one, got {inputs[0].dtype}")
     arguments |= _scaling(inputs[0], options.get("standardize"))
     return Dataset(name, inputs[0], targets[0], inputs[1], targets[1], **arguments)
 
 
-def _with_channels(inputs: Tensor) -> Tensor:
+def _with_channels(what: str, inputs: Tensor) -> Tensor:
     """Give grey images their one channel; bytes of another shape are plain numbers."""
+    if (
+        inputs.dtype == torch.uint8
+        and inputs.ndim == 4
+        and inputs.shape[-1] in _CHANNELS
+        and inputs.shape[1] not in _CHANNELS
+    ):
+        raise ValueError(
+            f"{what} inputs: uint8 images must have their channels first, (images, channels, "
+            f"height, width), got {tuple(inputs.shape)}; use permute(0, 3, 1, 2), or "
+            "transpose(0, 3, 1, 2) of an array"
+        )
     if inputs.dtype == torch.uint8 and inputs.ndim == 3:
         return inputs[:, None]
     if inputs.ndim == 1:
@@ -161,11 +180,37 @@ def _as_targets(kind: Kind, targets: Tensor) -> Tensor:
 def _classes(told: Any, targets: Sequence[Tensor]) -> tuple[str, ...]:
     if not told:
         told = max(_count(targets), 2)
+        if told > max(len(targets[0]), _SURELY_LABELS + 1):
+            raise ValueError(
+                f"labels must be 0..C-1 for C classes, got up to {_highest(targets)}, with "
+                f"{len(targets[0])} training samples; number them, give classes=..., or use floats "
+                "or kind 'regression' if they are numbers to predict"
+            )
     return tuple(map(str, range(told))) if isinstance(told, int) else tuple(told)
+
+
+def _vocabulary(tokens: Sequence[Tensor]) -> int:
+    """Return how many tokens there are; those of the training set come first."""
+    count = max(_count(tokens), 1)
+    if count > max(tokens[0].numel(), _SURELY_TOKENS):
+        raise ValueError(
+            f"whole numbers are taken as tokens, 0..V-1 for a vocabulary of V, got up to "
+            f"{_highest(tokens)}; make numbers that are no tokens floats with .float(), else "
+            "number the tokens or give vocabulary=..."
+        )
+    return count
 
 
 def _count(values: Sequence[Tensor]) -> int:
     return max(int(each.max()) for each in values) + 1
+
+
+def _highest(values: Sequence[Tensor]) -> str:
+    """Return the highest value and where it is; training and test take turns."""
+    place = max(range(len(values)), key=lambda number: int(values[number].max()))
+    highest = int(values[place].max())
+    sample = int((values[place] == highest).nonzero()[0, 0])
+    return f"{highest} at {('train', 'test')[place % 2]} sample {sample}"
 
 
 def _scaling(inputs: Tensor, standardize: bool | None) -> dict[str, Any]:

@@ -69,10 +69,12 @@ def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
     if not task.is_image or len(task.output_shape) != 1:
         others = "" if task.input_type == "int64" or architecture == "mlp" else "mlp or "
         what = "tokens" if task.input_type == "int64" else "samples"
+        floats = ", or make numbers that are no tokens floats with .float()"
         raise ConfigError(
             f"model = {name!r}: is made for {'numbers' if architecture == 'mlp' else 'images'}, "
             f"got {what} of shape {task.input_shape} and outputs of shape {task.output_shape}; "
             f"take --model {others}your own package.module:factory"
+            f"{floats if architecture == 'mlp' else ''}"
         )
     channels, height, width = input_shape
     arguments: dict[str, Any] = {
