@@ -16,7 +16,7 @@ from .figures.run_races import race_panels
 from .run_story import RunStory, shown
 from .shell import render_template
 from .tables import Cell, Table, number_cell, text_cell
-from .writing import make_directory, write_file
+from .writing import free_directory, make_directory, write_file
 
 # How often the page of a run that is going on looks whether there is a newer one.
 _REFRESH_SECONDS = 5
@@ -83,7 +83,7 @@ def write_comparison(
     Args:
         runs: at least two, of `read_lone_run`.
         out: the directory to write to; by default ``comparison`` beside the runs, or here if they
-            lie in different places.
+            lie in different places, and ``comparison-2`` and so on where that is taken.
         figures: whether every figure is written as SVG and PDF too.
 
     Returns:
@@ -104,7 +104,7 @@ def write_comparison(
         common=_common(stories),
         commands=[(s.name, _environment(s.run).get("command")) for s in stories],
     )
-    return drawn.write(out or default, page)
+    return drawn.write(out or free_directory(default), page)
 
 
 class _Drawn:
