@@ -62,6 +62,29 @@ def test_a_page_that_cannot_be_written_stops_nothing_and_is_told_once(tmp_path, 
     assert page.page is None
 
 
+@pytest.mark.parametrize("flag", ["--report", "--open"])
+def test_a_run_that_is_finished_already_has_its_page_written_once(
+    annealtune, monkeypatch, tmp_path, flag
+):
+    shown = []
+    monkeypatch.setattr("annealtune.cli.report.show", shown.append)
+    run(from_values(TINY, "test"), tmp_path / "run")
+    code, out, err = annealtune("train", "--resume", "--out", tmp_path / "run", flag)
+    assert code == 0, err
+    page = tmp_path / "run" / "report" / "index.html"
+    assert f"page: {page}" in out
+    assert REFRESH not in page.read_text()
+    assert shown == ([page] if flag == "--open" else [])
+
+
+def test_the_page_of_a_run_that_went_on_is_shown_once(tmp_path):
+    shown = []
+    page = LivePage(Progress(), tmp_path / "run", shown.append)
+    run(from_values(TINY, "test"), tmp_path / "run", progress=page)
+    page.finish()
+    assert shown == [page.page]
+
+
 @pytest.mark.slow
 def test_train_opens_it_and_says_where_it_is(opened, run_cold, tmp_path):
     flags = ["--model", "mlp", "--train-size", "100", "--epochs", "1", "--method", "adamw"]

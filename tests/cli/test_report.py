@@ -86,6 +86,22 @@ def test_several_studies_share_a_page(annealtune, study, tmp_path):
     assert (tmp_path / "overview" / "index.html").is_file()
 
 
+def test_a_page_about_several_runs_overwrites_no_other(annealtune, lone_run, tmp_path):
+    shutil.copytree(lone_run, tmp_path / "other")
+    words = ("report", "run", "other", "--no-figures")
+    pages = [annealtune(*words)[1].strip() for _ in range(3)]
+    assert pages == [f"comparison{number}/index.html" for number in ("", "-2", "-3")]
+    _, out, _ = annealtune(*words, "--out", "comparison")
+    assert out.strip() == "comparison/index.html"
+
+
+def test_a_page_about_several_studies_overwrites_no_other(annealtune, study, tmp_path):
+    shutil.copytree(study, tmp_path / "other")
+    words = ("report", "study", "other", "--no-figures")
+    pages = [annealtune(*words)[1].strip() for _ in range(2)]
+    assert pages == ["overview/index.html", "overview-2/index.html"]
+
+
 def test_one_run_twice_is_one_run(annealtune, lone_run):
     code, out, err = annealtune("report", "run", "run", "--no-figures")
     assert (code, out.split()) == (0, ["run/report/index.html"]), err

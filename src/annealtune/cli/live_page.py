@@ -51,14 +51,17 @@ class LivePage(Progress):
         self, config: RunConfig, task: "Task", steps_per_epoch: int, step: int
     ) -> Iterator[None]:
         """Write and show the first page, show the run while the context lasts, write the last."""
-        self._write(is_live=True)
-        if self._show is not None and self.page is not None:
-            self._show(self.page)
+        self._write_and_show(is_live=True)
         with self._progress.running(config, task, steps_per_epoch, step):
             try:
                 yield
             finally:
                 self._write(is_live=False)  # it does not look for a newer one any more
+
+    def finish(self) -> None:
+        """Write and show the page of a run that was finished before and so never went on."""
+        if self.page is None and not self._has_failed:
+            self._write_and_show(is_live=False)
 
     def step(self, session: "Session", loss: float) -> None:
         """Show one step."""
@@ -78,6 +81,11 @@ class LivePage(Progress):
         """Show what went wrong."""
         self._progress.warn(message)
 
+    def _write_and_show(self, *, is_live: bool) -> None:
+        self._write(is_live=is_live)
+        if self._show is not None and self.page is not None:
+            self._show(self.page)
+
     def _write(self, *, is_live: bool) -> None:
         from annealtune.studies.report.run_page import write_run_report
 
@@ -87,7 +95,8 @@ class LivePage(Progress):
             self.page = write_run_report(run, figures=False, is_live=is_live)
         except Exception as error:  # noqa: BLE001 - told below; no picture may stop a training
             if not self._has_failed:
-                self.warn(f"the page of the run could not be written, training goes on: {error}")
+                goes_on = ", training goes on" if is_live else ""
+                self.warn(f"the page of the run could not be written{goes_on}: {error}")
             self._has_failed = True
         ended = time.monotonic()
         self._due_at = ended + (ended - started) / _SHARE

@@ -22,7 +22,8 @@ Paths = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the page.  [default: PATH/report; of several: comparison or overview]",
+        help="Directory of the page.  [default: PATH/report; of several: a new comparison or "
+        "overview]",
         metavar="DIR",
     ),
 ]
@@ -85,13 +86,13 @@ def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
     studies = [read_study(path) for path in dict.fromkeys(paths)]
 
     from annealtune.studies.report.several import write_overview
-    from annealtune.studies.report.writing import write_report
+    from annealtune.studies.report.writing import free_directory, write_report
 
     if len(studies) == 1:
         return write_report(studies[0], out, figures=figures)
     parents = {study.path.parent for study in studies}
     beside = parents.pop() if len(parents) == 1 else Path()
-    return write_overview(studies, out or beside / "overview", figures=figures)
+    return write_overview(studies, out or free_directory(beside / "overview"), figures=figures)
 
 
 def _write_runs(paths: list[Path], out: Path | None, figures: bool) -> Path:

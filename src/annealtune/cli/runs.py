@@ -142,6 +142,8 @@ def train(
             command=typed_command(),
         )
         line.erase()
+        if page is not None:
+            page.finish()
         if result["validated_on"] == "test":
             typer.echo(
                 "the test set chose the best epoch (validate_on = test): its score is optimistic"

@@ -10,6 +10,7 @@ from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOpti
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.evaluation import rank
 from annealtune.training.progress import describe, told_scores
+from annealtune.training.storage import MEAN_OF_MOVES
 from annealtune.training.storage.directory import RunDirectory
 
 
@@ -38,7 +39,7 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
     moves = directory.moves.read()
     if records and "rate" in records[-1]:
-        rows.append(("rate", _rate(records[-1], races, moves)))
+        rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
     rows += _settings(moves)
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
@@ -68,12 +69,19 @@ def _search(options: Any) -> list[tuple[str, str]]:
     return rows
 
 
-def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]]) -> str:
-    """Return the rate that was found, and that of the last step or epoch."""
+def _rate(
+    record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]], given: Any
+) -> str:
+    """Return the rate that was found or given, and that of the last step or epoch."""
     now = "not known" if record["rate"] is None else rate_text(record["rate"])
     if races:
         return f"{rate_text(races[-1].rate)} found, {now} at the last step"
-    return f"{now}, mean of the accepted moves of the last epoch" if moves else now
+    if moves:
+        return f"{now}, {MEAN_OF_MOVES}"
+    if not isinstance(given, float):
+        return now
+    told = f"{rate_text(given)} given"
+    return told if record["rate"] == given else f"{told}, {now} at the last step"
 
 
 def _last_weights(record: dict[str, float]) -> list[tuple[str, str]]:

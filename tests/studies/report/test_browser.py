@@ -203,3 +203,26 @@ def _contrast(first: str, second: str) -> float:
         linear = [s / 12.92 if s <= 0.03928 else ((s + 0.055) / 1.055) ** 2.4 for s in shares]
         lights.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
     return (max(lights) + 0.05) / (min(lights) + 0.05)
+
+
+def test_a_command_breaks_at_spaces_alone(
+    browser: Any, study_writer: Callable[..., Study], tmp_path: Path
+) -> None:
+    command = "annealtune study --model mlp --epochs 8 --methods self-tuned,sgd-sa --out '  a-b'"
+    study = study_writer(tmp_path / "study", {"sgd": {0: {}}}, command=command)
+    browser.open(write_report(study, figures=False), 390, "light")
+    assert browser.run("return document.querySelector('.copyable pre').textContent") == command
+    # Where a word is broken, a range of it has a box on each line.
+    lines_of_words = browser.run("""
+        const lines = [], walker = document.createTreeWalker(
+            document.querySelector('.copyable pre'), NodeFilter.SHOW_TEXT);
+        while (walker.nextNode())
+            for (const word of walker.currentNode.data.matchAll(/[^ ]+/g)) {
+                const range = document.createRange();
+                range.setStart(walker.currentNode, word.index);
+                range.setEnd(walker.currentNode, word.index + word[0].length);
+                lines.push(range.getClientRects().length);
+            }
+        return lines""")
+    assert len(lines_of_words) == 11
+    assert set(lines_of_words) == {1}

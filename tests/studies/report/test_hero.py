@@ -75,7 +75,7 @@ def test_every_rate_is_seen_and_errors_are_told_apart_by_their_ratio(
     place = (axes.transScale + axes.transLimits).transform
     height = [place((1, accuracy))[1] for accuracy in (0.6, 0.8, 0.9)]
     assert height[1] - height[0] == pytest.approx(height[2] - height[1])
-    assert "Equal heights are equal ratios of the error." in hero(study).caption
+    assert "Equal lengths are equal ratios of the error." in hero(study).caption
 
 
 def test_the_rates_found_are_ticks_on_the_line(make_study: Callable[..., Study]) -> None:
@@ -131,15 +131,42 @@ def test_each_method_is_a_row_the_best_one_first(make_study: Callable[..., Study
     assert [line.get_xdata()[0] for line in means] == pytest.approx([0.95, 0.92, 0.90])
 
 
-def test_a_method_far_behind_is_an_arrow(make_study: Callable[..., Study]) -> None:
-    scores = {"sgd": 0.90, "adamw": 0.92, "scheduled-sgd": 0.91, "random-rate": 0.12}
+def test_a_method_far_behind_is_within_and_the_others_are_told_apart(
+    make_study: Callable[..., Study],
+) -> None:
+    scores = {"sgd": 0.90, "adamw": 0.96, "scheduled-sgd": 0.98, "random-rate": 0.12}
     study = make_study({m: {0: {"accuracy": score}} for m, score in scores.items()})
-    assert "Arrows: beyond the axis, random-rate (10.00 %)." in hero(study).caption
+    assert "Equal lengths are equal ratios of the error." in hero(study).caption
     axes = drawn(study)
-    low, _ = axes.get_xlim()
-    assert 0.85 < low < 0.88
-    [arrow] = [line for line in axes.lines if line.get_marker() == "<"]
-    assert arrow.get_xdata() == pytest.approx([low])
+    place = (axes.transScale + axes.transLimits).transform
+    dots = [line.get_xdata()[0] for line in axes.lines if line.get_marker() == "o"]
+    assert dots == pytest.approx([0.96, 0.94, 0.88, 0.10])  # the best first, on the test set
+    assert all(0.05 < place((dot, 0))[0] < 0.95 for dot in dots)
+    first, second = (place((dot, 0))[0] for dot in dots[:2])
+    assert first - second > 0.1  # an even axis would leave 0.02
+
+
+def test_one_of_two_seeds_far_behind_is_within(make_study: Callable[..., Study]) -> None:
+    ours, other = {0: {"accuracy": 0.97}, 1: {"accuracy": 0.975}}, {0: {"accuracy": 0.97}}
+    study = make_study({"self-tuned": ours, "sgd-sa": other | {1: {"accuracy": 0.917}}})
+    axes = drawn(study)
+    low, high = axes.get_xlim()
+    drawn_at = [x for line in axes.lines for x in line.get_xdata()]
+    assert min(drawn_at) == pytest.approx(0.897)
+    assert low < min(drawn_at)
+    assert max(drawn_at) < high
+
+
+def test_losses_by_method_have_the_better_one_to_the_right(
+    make_study: Callable[..., Study],
+) -> None:
+    losses = {"sgd": 0.3, "adamw": 0.2, "random-rate": 9.0}
+    runs = {m: {0: {"accuracy": None, "loss": loss}} for m, loss in losses.items()}
+    axes = drawn(make_study(runs))
+    worst, best = axes.get_xlim()
+    assert worst > 9.05
+    assert best < 0.25
+    assert axes.get_xlabel().endswith("(lower, to the right, is better)")
 
 
 def test_methods_that_differ_in_more_than_the_rate_are_no_sweep(

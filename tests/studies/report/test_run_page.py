@@ -14,6 +14,7 @@ from annealtune.studies.report.run_page import write_comparison, write_run_repor
 from annealtune.studies.report.run_story import RunStory
 from annealtune.training import run
 from annealtune.training.config import from_values
+from annealtune.training.describe import describe_run
 
 TASK = {"data": "digits", "model": "mlp", "train_size": 320, "batch_size": 32, "threads": 1}
 METHODS = ("self-tuned", "sgd-sa", "ssa", "adamw")
@@ -128,6 +129,19 @@ class TestOneRun:
         if method == "adamw":
             assert "with a learning rate of up to 1e-3" in page.text
 
+    @pytest.mark.parametrize("method", ["self-tuned", "sgd-sa", "adamw"])
+    def test_the_rate_is_named_as_inspect_names_it(self, copied, method):
+        directory = copied(method)
+        told = dict(describe_run(directory))["rate"]
+        if method != "sgd-sa":
+            told = told.split(",")[0]  # the last step's follows
+        assert told.endswith(
+            {"self-tuned": " found", "adamw": "1e-3 given"}.get(
+                method, ", mean of the accepted moves of the last epoch"
+            )
+        )
+        assert f"learning rate {told} " in page_of(directory).text
+
     def test_it_loads_nothing_and_its_links_are_alive(self, copied):
         path = write_run_report(read_lone_run(copied()))
         files = [link for link in Page(path).links if not link.startswith(("#", "data:"))]
@@ -224,6 +238,10 @@ class TestSeveralRuns:
     def test_results_rates_and_options_side_by_side(self, runs, tmp_path):
         records = [read_lone_run(runs / method) for method in METHODS]
         page = Page(write_comparison(records, tmp_path / "out", figures=False))
+        told = (
+            "the learning rate of a run over H is the mean of the accepted moves of the last epoch"
+        )
+        assert told in page.text
         assert "4 runs compared" in page.text
         results = {m: json.loads((runs / m / "result.json").read_text()) for m in METHODS}
         for result in results.values():

@@ -11,6 +11,7 @@ from annealtune.studies.statistics.summaries import Statistics, scores_of
 
 from .figures import score_by_method, score_by_rate
 from .figures.panels import Panel
+from .figures.score_axis import shows_ratios
 from .findings import leading_sentence
 
 
@@ -63,9 +64,7 @@ def _over_rates(study: Study, statistics: Statistics, sweeps: list[RateSweep]) -
         if has_others
         else "",
         f"Ticks on the line of {_all(tuned)}: the rates it found, one a seed." if tuned else "",
-        "Equal heights are equal ratios of the error."
-        if measure.quantity == "accuracy"
-        else "The axis is logarithmic.",
+        _scale_told(study, measure),
     ]
     headline = _rate_headline(statistics, sweeps[0], tuned)
     panel = Panel("hero", title, draw, score_by_rate.HEIGHT, is_wide=True)
@@ -99,14 +98,6 @@ def _by_method(study: Study, statistics: Statistics) -> Hero:
     baseline = plain[0] if plain and len(statistics.ranking) > 1 else None
     title = f"{_upper(measure.title)}, by method"
     draw = partial(score_by_method.draw, study=study, statistics=statistics, baseline=baseline)
-    low, high = score_by_method.limits_of(study, statistics)
-    outside = _outside(statistics, low, high)
-    stray = [
-        m
-        for m in statistics.ranking
-        if m not in outside
-        and any(not low <= s <= high for s in scores_of(study, m, measure).values())
-    ]
     seed = study.vary.replace("_", " ")
     pieces = [
         f"Each dot is a {seed}; the upright mark is their mean, the bar its 95 % interval "
@@ -114,25 +105,19 @@ def _by_method(study: Study, statistics: Statistics) -> Hero:
         f"Dashed line: the mean of {baseline}, the best method that tunes nothing."
         if baseline
         else "",
-        f"Arrows: beyond the axis, {_with_means(statistics, outside)}." if outside else "",
-        f"Single seeds of {_all(stray)} are beyond the axis too." if stray else "",
+        _scale_told(study, measure),
     ]
     panel = Panel("hero", title, draw, score_by_method.height_of(len(statistics.ranking)), True)
     return Hero(leading_sentence(study, statistics), panel, " ".join(filter(None, pieces)))
 
 
-def _outside(statistics: Statistics, low: float, high: float) -> list[str]:
-    """Return the methods whose mean is beyond the axis."""
-    return [
-        method
-        for method in statistics.ranking
-        if (mean := statistics.summary(method).mean) is not None and not low <= mean <= high
-    ]
-
-
-def _with_means(statistics: Statistics, methods: Iterable[str]) -> str:
-    measure = statistics.measure
-    return _all(f"{m} ({measure.text(statistics.summary(m).mean)})" for m in methods)
+def _scale_told(study: Study, measure: Measure) -> str:
+    """Say what equal lengths on the axis of scores are, where it is not even."""
+    scores = [s for m in study.methods for s in scores_of(study, m, measure).values()]
+    if not shows_ratios(measure, scores):
+        return ""
+    what = "error" if measure.quantity == "accuracy" else measure.quantity_title
+    return f"Equal lengths are equal ratios of the {what}."
 
 
 def _all(names: Iterable[str]) -> str:

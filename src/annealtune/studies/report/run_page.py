@@ -7,6 +7,7 @@ from typing import Any
 from annealtune.annealing.race_info import rate_text
 from annealtune.studies.records import RunRecord, flat
 from annealtune.studies.statistics.measures import number
+from annealtune.training.storage import MEAN_OF_MOVES
 
 from .figures.panels import Drawing, Panel, render
 from .figures.run_details import accept_panels, average_panels
@@ -15,7 +16,7 @@ from .figures.run_races import race_panels
 from .run_story import RunStory, shown
 from .shell import render_template
 from .tables import Cell, Table, number_cell, text_cell
-from .writing import make_directory, write_file
+from .writing import free_directory, make_directory, write_file
 
 # How often the page of a run that is going on looks whether there is a newer one.
 _REFRESH_SECONDS = 5
@@ -82,7 +83,7 @@ def write_comparison(
     Args:
         runs: at least two, of `read_lone_run`.
         out: the directory to write to; by default ``comparison`` beside the runs, or here if they
-            lie in different places.
+            lie in different places, and ``comparison-2`` and so on where that is taken.
         figures: whether every figure is written as SVG and PDF too.
 
     Returns:
@@ -96,13 +97,14 @@ def write_comparison(
     page = render_template(
         "runs.html",
         stories=stories,
+        over_h=MEAN_OF_MOVES if any(s.has_moves and s.rate is not None for s in stories) else None,
         hero=None if first is None else drawn.one(first),
         results=_comparison_table(stories),
         differing=_differing(stories),
         common=_common(stories),
         commands=[(s.name, _environment(s.run).get("command")) for s in stories],
     )
-    return drawn.write(out or default, page)
+    return drawn.write(out or free_directory(default), page)
 
 
 class _Drawn:
@@ -151,9 +153,8 @@ def _results(story: RunStory) -> list[tuple[str, str]]:
     ]
     if story.best_epoch is not None:
         rows.append(("best epoch", f"{story.best_epoch} of {story.planned_epochs or story.epochs}"))
-    if story.rate is not None:
-        is_found = bool(story.races)
-        rows.append(("learning rate" if is_found else "highest rate", rate_text(story.rate)))
+    if story.told_rate is not None:
+        rows.append(("learning rate", story.told_rate))
     return rows
 
 
@@ -198,6 +199,8 @@ def _epoch_table(story: RunStory) -> Table | None:
     keys = [(key, title) for key, title in _EPOCH_COLUMNS if story.has(key)]
     if not keys:
         return None
+    if story.has_moves:
+        keys = [(key, "mean rate accepted" if key == "rate" else title) for key, title in keys]
     rows = []
     for place, record in enumerate(story.run.metrics, 1):
         cells = [number_cell(str(place), place)]

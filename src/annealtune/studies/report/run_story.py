@@ -9,6 +9,7 @@ from typing import Any
 from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
 from annealtune.studies.records import RunRecord
 from annealtune.studies.statistics.measures import number
+from annealtune.training.storage import MEAN_OF_MOVES
 
 Curve = tuple[tuple[float, ...], tuple[float, ...]]
 
@@ -99,14 +100,35 @@ class RunStory:
 
     @property
     def rate(self) -> float | None:
-        """The rate that was found, or the highest one that the run had."""
+        """The rate that was found, or given, or the highest one that the run had.
+
+        Of a run over H it is the mean of the moves that were accepted in the last epoch.
+        """
         if self.races:
             return self.races[-1].rate
         known = [rate for rate in self.curve("rate")[1] if math.isfinite(rate)]
-        options = self.run.config.get(self.run.method)
+        if self.has_moves:
+            return known[-1] if known else None
         # The first epoch's record already tells less than what a schedule began with.
-        given = number(options, "lr") if isinstance(options, Mapping) else None
+        given = self._given_rate
         return max([*known, *([] if given is None else [given])], default=None)
+
+    @property
+    def told_rate(self) -> str | None:
+        """The rate and what it is, in the words of `annealtune inspect`."""
+        if self.rate is None:
+            return None
+        told = rate_text(self.rate)
+        if self.races:
+            return f"{told} found"
+        if self.has_moves:
+            return f"{told}, {MEAN_OF_MOVES}"
+        return f"{told} {'given' if self.rate == self._given_rate else 'at the highest'}"
+
+    @property
+    def _given_rate(self) -> float | None:
+        options = self.run.config.get(self.run.method)
+        return number(options, "lr") if isinstance(options, Mapping) else None
 
     def headline(self) -> str:
         """Return what happened, as one sentence."""

@@ -59,6 +59,15 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
     return directory / "index.html"
 
 
+def free_directory(first: Path) -> Path:
+    """Return a path at which there is nothing yet: the first one, or it with -2, -3 and so on."""
+    path, number = first, 1
+    while path.exists():
+        number += 1
+        path = first.with_name(f"{first.name}-{number}")
+    return path
+
+
 def make_directory(directory: Path) -> None:
     """Make a directory for a report, unless it is there.
 

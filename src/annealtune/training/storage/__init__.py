@@ -10,6 +10,8 @@ from pathlib import Path
 from annealtune.errors import ConfigError, nearest
 
 CONFIG_FILE = "config.toml"
+# What the rate in the last record of a run over H is.
+MEAN_OF_MOVES = "mean of the accepted moves of the last epoch"
 
 
 def is_run(path: Path) -> bool:

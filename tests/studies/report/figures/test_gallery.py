@@ -201,3 +201,16 @@ def test_names_that_matplotlib_would_interpret(make_study: Callable[..., Study])
     drawing = render(panel)
     ElementTree.fromstring(drawing.svg)
     ElementTree.fromstring(drawing.inline)
+
+
+@pytest.mark.parametrize("has_plain", [False, True])
+def test_the_caption_says_which_rates_are_means(
+    make_study: Callable[..., Study], has_plain: bool
+) -> None:
+    moved = {"acceptance_rate": 0.5}
+    runs: dict[str, Any] = {"sgd-sa": {s: {"metric": {**moved, "rate": 0.3 + s}} for s in (0, 1)}}
+    if has_plain:
+        runs["sgd"] = {s: {"metric": {"rate": 0.1}} for s in (0, 1)}
+    caption = plates_of(make_study(runs))[0].caption
+    assert ("The rate at the end of each epoch" in caption) == has_plain
+    assert "Of methods over H (sgd-sa): the mean of the accepted moves." in caption

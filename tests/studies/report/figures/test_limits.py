@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from annealtune.studies.report.figures.limits import curve_limits, score_limits
+from annealtune.studies.report.figures.limits import curve_limits
 
 
 def test_the_better_half_decides() -> None:
@@ -62,22 +62,3 @@ def test_one_value_has_an_axis_around_it() -> None:
     found = curve_limits({"a": np.array([0.5])}, higher_is_better=True)
     assert found is not None
     assert found.low < 0.5 < found.high
-    low, high = score_limits([0.5], [0.5, 0.5], higher_is_better=True)
-    assert low < 0.5 < high
-
-
-def test_the_best_few_scores_are_seen() -> None:
-    low, high = score_limits([0.95, 0.94, 0.92, 0.1], [0.96, 0.1], higher_is_better=True, kept=3)
-    assert 0.9 < low < 0.92
-    assert high > 0.96
-
-
-def test_one_far_behind_does_not_squeeze_the_others() -> None:
-    low, _ = score_limits([0.95, 0.94, 0.2], [0.95, 0.94, 0.2], higher_is_better=True, kept=3)
-    assert low > 0.9
-
-
-def test_for_losses_the_upper_end_cuts() -> None:
-    low, high = score_limits([0.1, 0.12, 0.2, 90.0], [0.1, 90.0], higher_is_better=False, kept=3)
-    assert low < 0.1
-    assert 0.2 < high < 0.3

@@ -10,10 +10,10 @@ ACCURACY = Measure("best", "test", "accuracy")
 LOSS = Measure("best", "test", "loss")
 
 
-def fitted(measure, scores):
+def fitted(measure, scores, axis="y"):
     with style():
         axes = blank()
-        fit_score_axis(axes, measure, scores)
+        fit_score_axis(axes, measure, scores, axis)
     return axes
 
 
@@ -59,3 +59,25 @@ def test_ticks_are_round_and_few():
     ticks = fitted(ACCURACY, [0.05, 0.9999]).get_yticks()
     assert 3 <= len(ticks) <= 8
     assert all(round(100 * tick, 4) == pytest.approx(100 * tick) for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("measure", "scores"),
+    [(ACCURACY, [0.1, 0.95, 1.0]), (ACCURACY, [0.95, 0.97]), (LOSS, [0.1, 9])],
+)
+def test_the_horizontal_axis_is_the_vertical_one_turned(measure, scores):
+    upright, level = fitted(measure, scores), fitted(measure, scores, "x")
+    assert level.get_xlim() == upright.get_ylim()
+    assert level.get_ylim() == (0, 1)
+    place = (level.transScale + level.transLimits).transform
+    across = [place((score, 0.5))[0] for score in scores]
+    assert across == pytest.approx(heights(upright, scores))
+
+
+def test_a_narrow_axis_has_few_ticks_of_a_loss_or_an_accuracy():
+    for measure, scores in ((ACCURACY, [0.05, 0.9999]), (LOSS, [1e-4, 90.0]), (LOSS, [2.1, 6.5])):
+        with style():
+            axes = blank()
+            axes.get_figure(root=True).set_figwidth(4.6)
+            fit_score_axis(axes, measure, scores, "x")
+        assert 2 <= len(axes.get_xticks()) <= 4

@@ -27,6 +27,16 @@ def test_a_column_a_seed(make_study: Callable[..., Study]) -> None:
     assert other.get_ydata() == pytest.approx([0.9])
 
 
+def test_a_seed_far_behind_is_within(make_study: Callable[..., Study]) -> None:
+    ours, other = {0: {"accuracy": 0.97}, 1: {"accuracy": 0.975}}, {0: {"accuracy": 0.97}}
+    study = make_study({"self-tuned": ours, "sgd-sa": other | {1: {"accuracy": 0.917}}})
+    with style():
+        axes = seed_spread.by_seed(blank(), study, statistics_of(study, ACCURACY))
+    low, high = axes.get_ylim()
+    assert low < 0.917
+    assert high > 0.975
+
+
 def test_the_deviation_between_seeds(three_methods: Study) -> None:
     with style():
         axes = seed_spread.deviation_over_epochs(blank(), three_methods, "validation_accuracy")

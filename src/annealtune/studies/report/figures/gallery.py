@@ -43,15 +43,6 @@ def plates(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Plate
 def _rates(study: Study) -> Plate:
     title = "The rate over time"
     methods = rates.methods_with_rates(study)
-    chosen = [m for m in methods if not curves.has(study, [m], "rate")]
-    pieces = [
-        "The rate at the end of each epoch, on a logarithmic axis; what decays to nothing runs out "
-        "at the bottom.",
-        "Of methods that choose a rate for every step"
-        f"{f' ({_all(chosen)})' if len(chosen) < 4 else ''}: the geometric mean of those accepted."
-        if chosen
-        else "",
-    ]
     if methods and all(rates.is_constant(study, method) for method in methods):
         values = (f"{m} {rates.rate_curve(rates.first_run(study, m))[1][0]:.2g}" for m in methods)
         return _plate(
@@ -59,7 +50,7 @@ def _rates(study: Study) -> Plate:
         )
     draw = partial(rates.draw, study=study, methods=methods)
     panel = Panel("rates", "Learning rate", draw, 3.4, is_wide=True)
-    return _plate("rates", title, pieces if methods else [], [panel] if methods else [])
+    return _plate("rates", title, rates.told(study, methods), [panel] if methods else [])
 
 
 def _without_gradients(study: Study) -> Plate:

@@ -1,7 +1,7 @@
 """Where an axis ends: what is far from the better methods is cut off, and said."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,8 +13,6 @@ Numbers = NDArray[np.float64]
 _WIDE = 10.0
 # The share of the better methods' values that may be cut off: the first epochs.
 _CUT = 0.1
-# So many times farther behind than the one before it, a method is left out of the picture.
-_LONELY = 25.0
 # An axis may be so many times longer than the better half needs, to show what is worse.
 _STRETCH = 3.0
 _MARGIN, _WORSE_MARGIN = 0.06, 0.12
@@ -82,33 +80,6 @@ def curve_limits(curves: Mapping[str, Numbers], *, higher_is_better: bool) -> Li
         low, high = math.exp(low), math.exp(high)
     beyond = tuple(name for name in known if not low <= known[name][-1] <= high)
     return Limits(low, high, is_log, is_cut, beyond)
-
-
-def score_limits(
-    means: Sequence[float], scores: Sequence[float], *, higher_is_better: bool, kept: int = 3
-) -> tuple[float, float]:
-    """Return limits between which the best few of some means can be told apart.
-
-    Args:
-        means: of all methods, at least one.
-        scores: of all their runs.
-        higher_is_better: which end is the good one.
-        kept: as many of the best means are shown; what is farther from the best one is cut off.
-    """
-    sign = 1.0 if higher_is_better else -1.0
-    ranked = sorted((sign * mean for mean in means), reverse=True)
-    best = max(ranked[0], max(sign * score for score in scores))
-    reaches = [ranked[0] - mean for mean in ranked[: max(1, kept)]]
-    while len(reaches) > 2 and reaches[-1] > _LONELY * reaches[-2] > 0:
-        reaches.pop()  # one that is far behind would squeeze all others
-    # Runs of the kept methods scatter; they should be seen too.
-    reach = max(reaches[-1], best - ranked[0], 1e-3 * abs(best), 1e-12)
-    worst = min(sign * score for score in scores)
-    bottom = max(worst - 0.08 * (best - worst), ranked[0] - 1.35 * reach)
-    bottom = min(bottom, best - max(1e-3 * abs(best), 1e-12))  # also where all are the same
-    top = best + 0.1 * (best - bottom)
-    low, high = sorted((sign * bottom, sign * top))
-    return low, high
 
 
 def _worst(values: Numbers, sign: float) -> float:

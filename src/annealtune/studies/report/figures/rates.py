@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.statistics.measures import number
 
-from .curves import FEW_METHODS, Numbers
+from .curves import FEW_METHODS, Numbers, has
 from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .looks import looks_of
@@ -24,8 +24,8 @@ _DECAY = 30.0
 def rate_curve(run: RunRecord) -> tuple[Numbers, Numbers]:
     """Return epochs and rates of a run.
 
-    The rate at the end of each epoch; of methods that choose a rate for every step, the geometric
-    mean of the rates of the steps that were accepted in the epoch.
+    The rate at the end of each epoch; of a run over H the mean of the moves that were accepted in
+    the epoch, and in records that do not have it their geometric mean.
     """
     points: dict[float, float] = {}
     for record in run.metrics:
@@ -65,6 +65,23 @@ def is_constant(study: Study, method: str) -> bool:
     return highest <= 1.001 * lowest
 
 
+def told(study: Study, methods: Sequence[str]) -> list[str]:
+    """Say what `draw` draws: not all rates are those at the end of an epoch."""
+    if not methods:
+        return []
+    counted = [m for m in methods if not has(study, [m], "rate")]
+    means = [m for m in methods if m not in counted and has(study, [m], "acceptance_rate")]
+    all_are_means = len(means) + len(counted) == len(methods)
+    return [
+        "The rate, on a logarithmic axis."
+        if all_are_means
+        else "The rate at the end of each epoch, on a logarithmic axis; what decays to nothing "
+        "runs out at the bottom.",
+        _of_methods_over_h(means, "mean"),
+        _of_methods_over_h(counted, "geometric mean"),
+    ]
+
+
 def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     """Draw the rates of methods: a thin line for each seed, a thick one for their mean."""
     axes.set_yscale("log")  # before anything is drawn: one rate alone has no range
@@ -102,6 +119,11 @@ def draw(axes: Axes, study: Study, methods: Sequence[str]) -> Axes:
     # above that of its neighbours.
     name_ends(axes, [EndLabel(m, c, float(np.median(mean))) for m, c, mean in ends])
     return axes
+
+
+def _of_methods_over_h(methods: Sequence[str], mean: str) -> str:
+    names = f" ({', '.join(methods)})" if len(methods) < 4 else ""
+    return f"Of methods over H{names}: the {mean} of the accepted moves." if methods else ""
 
 
 def _thin(run: RunRecord) -> dict[str, Any]:

@@ -209,8 +209,9 @@ def _arms(axes: Axes, story: RunStory) -> list[float]:
 
 
 def _length(race: RaceInfo, arm: int) -> int:
-    """Return how many minibatches an arm took part in; in old records all of them."""
-    return len(race.losses[arm]) if arm < len(race.losses) else race.minibatches
+    """Return how many minibatches an arm took part in: all, if it stayed or no losses are known."""
+    is_short = arm in race.dropped and arm < len(race.losses)
+    return len(race.losses[arm]) if is_short else race.minibatches
 
 
 def _shade_races(axes: Axes, story: RunStory) -> None:

@@ -53,7 +53,7 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
     highest = _highest(race)
     margin = 0.04 * (highest - lowest) or 1.0
     axes.set_ylim(lowest - margin, highest + margin)
-    axes.set_xlim(0.5, race.minibatches + 0.5)
+    axes.set_xlim(0.5, max(map(len, race.losses)) + 0.5)
     for arm in _behind_to_front(race):
         losses = race.losses[arm]
         if not losses:
@@ -64,7 +64,8 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
         name = race.name(arm)
         texts = [f"minibatch {x}: {y:.4g}" for x, y in zip(xs, losses, strict=True)]
         show_values(axes, name, colour, xs, ys, texts, is_line=True)
-        if len(losses) < race.minibatches or arm in race.dropped:
+        # Not by the number of losses: a spoilt minibatch has none, for no arm.
+        if arm in race.dropped or race.winner is None:
             fate = "broke" if race.winner is None else "dropped"
             _mark_end(axes, f"{name} {fate}", colour, xs[-1], min(ys[-1], highest), taken)
         else:

@@ -13,9 +13,9 @@ from annealtune.studies.statistics.summaries import Statistics, scores_of
 
 from .end_labels import short
 from .hover import show_values
-from .limits import score_limits
 from .looks import Look, looks_of
-from .style import FAINT, INK, in_per_cent
+from .score_axis import fit_score_axis
+from .style import FAINT, INK
 
 _ROW = 0.34  # inches
 
@@ -23,15 +23,6 @@ _ROW = 0.34  # inches
 def height_of(rows: int) -> float:
     """Return the inches that a figure of some methods needs."""
     return max(2.4, 0.95 + _ROW * rows)
-
-
-def limits_of(study: Study, statistics: Statistics) -> tuple[float, float]:
-    """Return the ends of the axis: methods far behind three quarters are cut off."""
-    measure = statistics.measure
-    means = [mean for m in statistics.ranking if (mean := statistics.summary(m).mean) is not None]
-    scores = [s for m in study.methods for s in scores_of(study, m, measure).values()]
-    kept = max(2, -(-3 * len(means) // 4))
-    return score_limits(means, scores, higher_is_better=measure.higher_is_better, kept=kept)
 
 
 def draw(axes: Axes, study: Study, statistics: Statistics, baseline: str | None) -> Axes:
@@ -44,21 +35,18 @@ def draw(axes: Axes, study: Study, statistics: Statistics, baseline: str | None)
         baseline: the method whose mean is a thin line through all rows.
     """
     measure, looks = statistics.measure, looks_of(study)
-    low, high = limits_of(study, statistics)
-    axes.set_xlim(low, high)
+    scores_by_method = {method: scores_of(study, method, measure) for method in statistics.ranking}
+    every = [score for scores in scores_by_method.values() for score in scores.values()]
+    fit_score_axis(axes, measure, every, "x")
     mean = statistics.summary(baseline).mean if baseline else None
     if mean is not None:
         axes.axvline(mean, color=INK, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
-    for row, method in enumerate(statistics.ranking):
-        scores = scores_of(study, method, measure)
-        _draw_seeds(axes, row, method, scores, looks[method], measure, (low, high))
+    for row, (method, scores) in enumerate(scores_by_method.items()):
+        _draw_seeds(axes, row, method, scores, looks[method], measure)
         _draw_mean(axes, row, method, list(scores.values()), looks[method], measure)
     _label_rows(axes, statistics)
-    axes.set_xlabel(
-        f"{measure.title} ({'higher' if measure.higher_is_better else 'lower'} is better)"
-    )
-    if measure.quantity == "accuracy":
-        in_per_cent(axes, "x")
+    better = "higher" if measure.higher_is_better else "lower, to the right,"
+    axes.set_xlabel(f"{measure.title} ({better} is better)")
     return axes
 
 
@@ -69,21 +57,14 @@ def _draw_seeds(
     scores: dict[int, float],
     look: Look,
     measure: Measure,
-    limits: tuple[float, float],
 ) -> None:
-    values = np.array(list(scores.values()))
-    inside = np.clip(values, *limits)
+    values = list(scores.values())
     # Equal scores would hide one another: the seeds are set apart within the row.
-    heights = row + np.linspace(-0.22, 0.22, values.size) * (values.size > 1)
-    seen = values == inside
-    dots: dict[str, Any] = {"color": look.colour, "linestyle": "none", "markeredgewidth": 0}
-    axes.plot(values[seen], heights[seen], marker="o", markersize=5, alpha=0.5, **dots)
-    for marker, gone in (("<", values < limits[0]), (">", values > limits[1])):
-        if gone.any():
-            look_beyond = {**dots, "marker": marker, "markersize": 5.5, "clip_on": False}
-            axes.plot(inside[gone], heights[gone], **look_beyond)
+    heights = row + np.linspace(-0.22, 0.22, len(values)) * (len(values) > 1)
+    dots: dict[str, Any] = {"marker": "o", "markersize": 5, "alpha": 0.5, "markeredgewidth": 0}
+    axes.plot(values, heights, color=look.colour, linestyle="none", **dots)
     texts = [f"seed {seed}: {measure.text(value)}" for seed, value in scores.items()]
-    show_values(axes, method, look.colour, inside.tolist(), heights.tolist(), texts)
+    show_values(axes, method, look.colour, values, heights.tolist(), texts)
 
 
 def _draw_mean(

@@ -12,8 +12,8 @@ from .end_labels import EndLabel, name_ends
 from .hover import show_values
 from .limits import curve_limits
 from .looks import looks_of
-from .score_by_method import limits_of as score_limits_of
-from .style import FAINT, THICK, count_epochs, in_per_cent
+from .score_axis import fit_score_axis
+from .style import FAINT, THICK, count_epochs
 
 _SEED_LABELS = 20
 
@@ -40,7 +40,7 @@ def by_seed(axes: Axes, study: Study, statistics: Statistics) -> Axes:
         show_values(axes, method, look.colour, columns, values, texts)
         if each:
             ends.append(EndLabel(method, look.colour, float(np.mean(values))))
-    axes.set_ylim(*score_limits_of(study, statistics))
+    fit_score_axis(axes, measure, [s for each in scores.values() for s in each.values()])
     every = -(-len(places) // _SEED_LABELS)
     axes.xaxis.set_major_locator(FixedLocator(list(range(0, len(places), every))))
     names = [str(seed) for seed in study.seeds]
@@ -50,9 +50,7 @@ def by_seed(axes: Axes, study: Study, statistics: Statistics) -> Axes:
     axes.set_xlim(-0.6, len(places) - 0.4)
     axes.grid(visible=False, axis="x")
     axes.set_xlabel(study.vary.replace("_", " "))
-    axes.set_ylabel(measure.title)
-    if measure.quantity == "accuracy":
-        in_per_cent(axes)
+    axes.set_ylabel(measure.title if measure.higher_is_better else f"{measure.title}, lower is up")
     name_ends(axes, ends)
     return axes
 
