@@ -110,6 +110,7 @@ class SelfTuner(OptimizerWrapper):
         self._guard = LossGuard(
             base, model, self.history, average=average, sign=plan.sign, measures=objective is None
         )
+        self._average = self._guard.average if average else None
         intake = Intake("SelfTuner", base, model, buffers=True)
         parts = (self._held, self._rates, self._races, self._guard, self.history)
         super().__init__(base, intake, *parts)
@@ -222,9 +223,9 @@ class SelfTuner(OptimizerWrapper):
         their averages are taken. Without an average it is a RuntimeError.
         """
         self._refuse_pending("averaged")
-        if not self.averages:
+        if self._average is None:
             raise no_average("SelfTuner")
-        return self._guard.average.swapped_in(loader)
+        return self._average.swapped_in(loader)
 
     def measures(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: the rate, the races, what they cost."""
