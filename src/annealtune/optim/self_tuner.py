@@ -148,7 +148,8 @@ class SelfTuner(OptimizerWrapper):
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
-        minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
+        again = self.is_racing and not self._races.are_over
+        minibatch = self._intake.take(closure, loss, probe, rng_state, again=again)
         before = self._intake.buffers  # of the model, before the forward
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
@@ -266,7 +267,7 @@ class SelfTuner(OptimizerWrapper):
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
         if not self.is_racing:
-            self._held.write(self._guard.share)
+            self._held.write(self._held.setting, self._guard.share)
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
@@ -276,10 +277,10 @@ class SelfTuner(OptimizerWrapper):
     def _hold(self, setting: Setting | None) -> None:
         """Make every step from here on one of the base, once the races have chosen a setting."""
         if setting is not None:
-            self._held.setting = setting
-            self._held.write(self._guard.share)
+            self._held.write(setting, self._guard.share)
             self._intake.end_replays()
             self._guard.keep()
+            self._held.setting = setting  # last: an interrupt before it has all of it done again
 
     def _plain_step(self, losses: list[Tensor]) -> None:
         rate = self.rate
@@ -287,7 +288,7 @@ class SelfTuner(OptimizerWrapper):
             self._rates.write(rate)
             self.base.step()
         else:
-            self._held.write(self._guard.share)
+            self._held.write(self._held.setting, self._guard.share)
 
     def _check_undisturbed(self) -> None:
         """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
