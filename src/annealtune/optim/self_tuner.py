@@ -257,7 +257,8 @@ class SelfTuner(OptimizerWrapper):
         """
         from annealtune.optim.plot import plot_run
 
-        return plot_run(path, self.history, self.races)
+        sign = checks.direction("SelfTuner", self.base)
+        return plot_run(path, self.history, self.races, sign=sign)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""

@@ -64,7 +64,7 @@ def _draw(axes: Axes, race: RaceInfo) -> Axes:
         name = race.name(arm)
         texts = [f"minibatch {x}: {y:.4g}" for x, y in zip(xs, losses, strict=True)]
         show_values(axes, name, colour, xs, ys, texts, is_line=True)
-        if len(losses) < race.minibatches or arm in race.dropped:
+        if race.winner is None or arm in race.dropped:  # spoilt minibatches have no losses
             fate = "broke" if race.winner is None else "dropped"
             _mark_end(axes, f"{name} {fate}", colour, xs[-1], min(ys[-1], highest), taken)
         else:
