@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections import Counter
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
+from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping, LRScheduler
 from torch import nn
 
 from annealtune import SelfTuner
@@ -130,6 +131,106 @@ def test_predictions_are_the_averages(task):
     pairs = zip(copied.module_.parameters(), trained, strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     assert not hasattr(clone(net), "optimizer_")
+
+
+def outputs(net, weights, x):
+    """Return what a net with these weights predicts, without skorch."""
+    module = Small()
+    module.load_state_dict(weights)
+    with torch.no_grad():
+        return module(x).softmax(1).numpy()
+
+
+def weights_of(net):
+    return {name: value.clone() for name, value in net.module_.state_dict().items()}
+
+
+def other_weights():
+    torch.manual_seed(5)
+    return Small().state_dict()
+
+
+def load(net, weights):
+    file = io.BytesIO()
+    torch.save(weights, file)
+    file.seek(0)
+    net.load_params(f_params=file)
+
+
+class FirstIsBest(Callback):
+    """Makes the first epoch the best one, and notes its weights."""
+
+    def on_epoch_end(self, net, **_):
+        epoch = len(net.history)
+        net.history.record("rank", epoch)
+        if epoch == 1:
+            self.weights = weights_of(net)
+
+
+def test_the_best_weights_outlive_a_pickle(task):
+    x, y = task.data().tensors
+    best = FirstIsBest()
+    stop = EarlyStopping("rank", patience=9, load_best=True)
+    net = classifier(callbacks=[("best", best), ("stop", stop)]).fit(x, y)
+    expected = outputs(net, best.weights, x)
+    copied = pickle.loads(pickle.dumps(net))
+    assert (copied.predict_proba(x) == expected).all()
+    assert (net.predict_proba(x) == expected).all()
+
+
+@pytest.mark.parametrize("validated", [False, True])
+@pytest.mark.parametrize("copies", [0, 1, 2])
+def test_weights_that_are_loaded_are_predicted_with(task, validated, copies):
+    x, y = task.data().tensors
+    net = classifier(**({} if validated else {"train_split": None})).fit(x, y)
+    if copies:
+        copied = pickle.loads(pickle.dumps(net))
+        net = net if copies == 1 else copied
+    load(net, other_weights())
+    expected = outputs(net, other_weights(), x)
+    assert (net.predict_proba(x) == expected).all()
+    again = pickle.loads(pickle.dumps(net))
+    assert (again.predict_proba(x) == expected).all()
+
+
+class FirstWeights(Callback):
+    """Notes the weights with which the next minibatch is begun."""
+
+    weights = None
+
+    def on_batch_begin(self, net, batch=None, training=False, **_):
+        if training and self.weights is None:
+            net.optimizer_.train()
+            self.weights = weights_of(net)
+
+
+@pytest.mark.parametrize("validated", [False, True])
+def test_weights_that_are_loaded_are_trained_from(task, validated):
+    x, y = task.data().tensors
+    first = FirstWeights()
+    options = {} if validated else {"train_split": None}
+    net = classifier(callbacks=[("first", first)], **options).set_params(max_epochs=2).fit(x, y)
+    assert not net.optimizer_.is_racing
+    load(net, other_weights())
+    first.weights = None
+    net.partial_fit(x, y)
+    expected = other_weights()
+    assert all(torch.equal(value, expected[name]) for name, value in first.weights.items())
+
+
+def test_params_and_optimizer_bring_back_the_average(task, tmp_path):
+    x, y = task.data().tensors
+    net = classifier().fit(x, y)
+    files = {"f_params": tmp_path / "params.pt", "f_optimizer": tmp_path / "optimizer.pt"}
+    net.save_params(**files)
+    expected = net.predict_proba(x)
+    net.optimizer_.train()
+    trained = weights_of(net)
+    other = classifier(torch_load_kwargs={"weights_only": False}).initialize()
+    other.load_params(**files)
+    assert (other.predict_proba(x) == expected).all()
+    other.optimizer_.train()
+    assert all(torch.equal(value, trained[name]) for name, value in weights_of(other).items())
 
 
 def test_a_scheduler_is_refused(task):

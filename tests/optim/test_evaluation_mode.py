@@ -96,3 +96,77 @@ def test_weights_of_another_model_are_refused() -> None:
     weights["parameters"] = weights["parameters"][:-1]
     with pytest.raises(ValueError, match="the weights must be those of the same model"):
         opt.load_state_dict(saved)
+
+
+def checkpoint() -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the weights of a run at step 60 and the state of its optimizer."""
+    model, opt = run(60)
+    return state(model), copy.deepcopy(opt.state_dict())
+
+
+def test_a_checkpoint_that_is_loaded_meanwhile_is_continued() -> None:
+    weights, saved = checkpoint()
+    model, opt = run(60)
+    train(model, opt, 20, seed=3)
+    opt.eval()
+    model.load_state_dict(weights)
+    opt.load_state_dict(saved)
+    assert same(state(model), weights)
+    train(model, opt, 10, seed=2)
+
+    other, again = run(60)
+    train(other, again, 10, seed=2)
+    assert same(state(model), state(other))
+
+
+@pytest.mark.parametrize("steps", [4, 60])  # in a race, and after it
+def test_weights_that_are_loaded_meanwhile_stay(steps: int) -> None:
+    weights, _ = checkpoint()
+    weights["1.running_mean"] += 1
+    model, opt = run(steps)
+    opt.eval()
+    model.load_state_dict(weights)
+    saved = copy.deepcopy(opt.state_dict())
+    assert same(state(model), weights)
+    opt.train()
+    assert same(state(model), weights)
+
+    other, again = run(0)
+    other.load_state_dict(weights)
+    again.load_state_dict(saved)
+    assert same(state(other), weights)
+
+
+def test_statistics_that_a_forward_moves_meanwhile_are_put_back() -> None:
+    model, opt = run(60)
+    trained = state(model)
+    opt.eval()
+    model.train()(torch.ones(4, 4))
+    saved = copy.deepcopy(opt.state_dict())
+    opt.train()
+    assert same(state(model), trained)
+    other, again = run(0)
+    again.load_state_dict(saved)
+    assert same(state(other), trained)
+
+
+def test_a_state_that_is_refused_ends_no_evaluation() -> None:
+    model, opt = run(60)
+    trained = state(model)
+    opt.eval()
+    with pytest.raises(ValueError, match="parameter group"):
+        opt.load_state_dict({"state": {}, "param_groups": []})
+    opt.train()
+    assert same(state(model), trained)
+
+
+def test_a_copy_that_is_made_meanwhile_has_both() -> None:
+    model, opt = run(60)
+    trained = state(model)
+    opt.eval()
+    average = state(model)
+    other, again = copy.deepcopy((model, opt))
+    opt.train()
+    assert same(state(other), average)
+    again.train()
+    assert same(state(other), trained)

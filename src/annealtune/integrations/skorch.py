@@ -59,6 +59,16 @@ class TunedMixin:
         loss.backward()
         return {"loss": loss, "y_pred": predicted}
 
+    def load_params(self, *args: Any, **kwargs: Any) -> None:
+        """Load as the net would: weights that are loaded are predicted with and trained from.
+
+        Those of the module alone take the place of the average until there is a step. With the
+        state of the optimizer its average is loaded too, and predicted with.
+        """
+        if hasattr(self, "optimizer_"):
+            self.optimizer_.eval()  # what is written from here on is kept
+        super().load_params(*args, **kwargs)  # type: ignore[misc]
+
     def _compute(self, inputs: Any, labels: Any, fit_params: dict[str, Any]) -> tuple[Tensor, Any]:
         net: Any = self
         predicted = net.infer(inputs, **fit_params)
@@ -81,8 +91,3 @@ class TunedMixin:
         for _, callback in self.callbacks_:
             if isinstance(callback, GradientNormClipping):
                 callback.on_grad_computed(net, named_parameters=net.get_all_learnable_params())
-
-    def __getstate__(self) -> Any:
-        if hasattr(self, "optimizer_"):
-            self.optimizer_.train()  # a copy holds the weights that are trained
-        return super().__getstate__()

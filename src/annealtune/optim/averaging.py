@@ -11,10 +11,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
+from annealtune.optim import trained_weights
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.parameters import modules_of, parameters_of
 from annealtune.optim.part import Part
+from annealtune.optim.trained_weights import PutAside
 from annealtune.optim.trial.snapshot import are_plain
 
 _SWAPPED_IN = (
@@ -87,7 +89,7 @@ class WeightAverage(Part):
         for name, kept in buffers.items():
             if name in named and named[name].shape == kept.shape:
                 named[name].copy_(kept)
-        _write(self._tensors(), self._means, modules)
+        trained_weights.write(self._tensors(), self._means, modules)
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
@@ -105,22 +107,16 @@ class WeightAverage(Part):
                 f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
                 f"BatchNorm, got none: write {self._owner}(..., model=model)"
             )
-        if self.pending:
-            raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
-        present = self._tensors()[: len(self._means)]  # what has no average stays as it is
-        kept = [t.detach().clone() for t in present]
-        modules = modules_of(self._model)
-        buffers = guards.Buffers(modules)
+        aside = self._put_aside()
 
         def put_back() -> None:
-            _write(present, kept, modules)
-            buffers.put_back()
+            aside.put_back()
             self.pending = ""
 
         try:
             try:
                 self.pending = _SWAPPED_IN
-                _write(present, self._means, modules)
+                aside.show_average()
                 if loader is not None:
                     assert self._model is not None
                     recalibrate(self._model, loader, self._frozen)
@@ -130,6 +126,29 @@ class WeightAverage(Part):
         except BaseException:
             put_back()  # once more: an interrupt can hit the first attempt
             raise
+
+    def swap_in(self) -> PutAside:
+        """Give the model the averaged weights until `swap_out`; return what is put aside."""
+        aside = self._put_aside()
+        try:
+            self.pending = _SWAPPED_IN
+            aside.show_average()
+        except BaseException:
+            aside.put_back()
+            self.pending = ""
+            raise
+        return aside
+
+    def swap_out(self, aside: PutAside) -> None:
+        """End it: the model is what it was, or keeps the weights that were loaded meanwhile."""
+        aside.put_back_unless_overwritten()
+        self.pending = ""
+
+    def _put_aside(self) -> PutAside:
+        if self.pending:
+            raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
+        # What has no average stays as it is.
+        return PutAside(self._base, self._model, self._tensors(), self._means)
 
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""
@@ -187,14 +206,6 @@ def no_average(owner: str) -> RuntimeError:
         f"{owner}.averaged() needs an average of the weights, got none: write "
         f"{owner}(..., average=True)"
     )
-
-
-@torch.no_grad()
-def _write(tensors: list[Tensor], values: list[Tensor], modules: list[nn.Module]) -> None:
-    """Write weights so that the next forward sees them."""
-    for tensor, value in zip(tensors, values, strict=False):
-        tensor.copy_(value)
-    guards.show_new_weights(modules)
 
 
 @torch.no_grad()

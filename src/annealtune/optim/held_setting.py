@@ -41,15 +41,18 @@ class HeldSetting(Part):
     def rate(self, share: float) -> float:
         """Return the rate of the next step, where the guard has left this share of it."""
         assert self.setting is not None
-        rate = float(self.setting["lr"]) * share
+        return self._rate_of(self.setting, share)
+
+    def write(self, setting: Setting | None, share: float) -> None:
+        """Write all of a setting into every group, at the present rate."""
+        assert setting is not None
+        self._rates.apply({**setting, "lr": self._rate_of(setting, share)})
+
+    def _rate_of(self, setting: Setting, share: float) -> float:
+        rate = float(setting["lr"]) * share
         if self._total_steps is None:
             return rate
         return rate * share_of_rate(self.steps, self._total_steps)
-
-    def write(self, share: float) -> None:
-        """Write all of it into every group, at the present rate."""
-        assert self.setting is not None
-        self._rates.apply({**self.setting, "lr": self.rate(share)})
 
     def state_dict(self) -> dict[str, Any]:
         """Return the setting and the number of steps, and whose they are."""

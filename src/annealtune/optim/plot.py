@@ -26,7 +26,13 @@ _SETTINGS = {
 }
 
 
-def plot_run(path: str | os.PathLike[str], history: History, races: Sequence[RaceInfo]) -> Path:
+def plot_run(
+    path: str | os.PathLike[str],
+    history: History,
+    races: Sequence[RaceInfo],
+    *,
+    sign: float = 1.0,
+) -> Path:
     """Draw loss and rate over the steps, every race with its arms; write it into a file.
 
     Args:
@@ -34,6 +40,7 @@ def plot_run(path: str | os.PathLike[str], history: History, races: Sequence[Rac
             knows.
         history: of the run.
         races: of the run.
+        sign: -1 where the loss is maximized.
 
     Returns:
         The path.
@@ -68,7 +75,7 @@ def plot_run(path: str | os.PathLike[str], history: History, races: Sequence[Rac
         losses, rates = axes["L"], axes["S"]
         losses.sharex(rates)
         if shown is not None:
-            _draw_race(axes["R"], shown)
+            _draw_race(axes["R"], shown, sign)
         for race in races:
             for each in (losses, rates):
                 each.axvspan(race.step, race.step + race.minibatches, color=_SHADE, zorder=0)
@@ -95,24 +102,26 @@ def _draw_points(losses: Axes, rates: Axes, history: History) -> None:
 def _draw_rates(axes: Axes, race: RaceInfo) -> None:
     """Draw the rate of every arm for as long as it was in the race."""
     for arm, setting in enumerate(race.settings):
-        made = len(race.losses[arm]) if race.losses else race.minibatches
+        # Minibatches that were spoilt for all have no losses: only who was dropped ends early.
+        ends_early = bool(race.losses) and arm in race.dropped
+        made = len(race.losses[arm]) if ends_early else race.minibatches
         rate = setting.get("lr", race.rate)
         colour = _WINNER if arm == race.winner else _OTHER
         axes.plot([race.step, race.step + made], [rate, rate], color=colour)
 
 
-def _draw_race(axes: Axes, race: RaceInfo) -> None:
+def _draw_race(axes: Axes, race: RaceInfo, sign: float) -> None:
     """Draw the losses of every arm, the winner on top; a cross is where one was dropped."""
-    edge = _highest(race)
+    edge = _edge(race, sign)
     ends = []
     for arm in sorted(range(len(race.losses)), key=lambda arm: arm == race.winner):
         if not race.losses[arm]:
             continue
         won = arm == race.winner
         colour = _WINNER if won else _OTHER
-        curve = [loss if loss <= edge else float("nan") for loss in race.losses[arm]]
+        curve = [loss if sign * loss <= edge else float("nan") for loss in race.losses[arm]]
         axes.plot(range(1, len(curve) + 1), curve, color=colour, linewidth=2.0 if won else 1.0)
-        last = min(race.losses[arm][-1], edge)
+        last = sign * min(sign * race.losses[arm][-1], edge)
         if arm in race.dropped:
             axes.plot([len(curve)], [last], "x", color=colour)
         ends.append((last, race.name(arm) + (" won" if won else ""), colour))
@@ -133,8 +142,12 @@ def _write_names(axes: Axes, ends: Sequence[tuple[float, str, str]]) -> None:
         )
 
 
-def _highest(race: RaceInfo) -> float:
-    """Return the loss above which nothing is drawn: arms explode, and would flatten the rest."""
-    firsts = [losses[0] for losses in race.losses if losses]
-    lowest = min((min(losses) for losses in race.losses if losses), default=0.0)
-    return max(firsts, default=0.0) + 0.5 * (max(firsts, default=0.0) - lowest)
+def _edge(race: RaceInfo, sign: float) -> float:
+    """Return the loss, times the sign, above which nothing is drawn.
+
+    Arms explode, and would flatten the rest.
+    """
+    known = [[sign * loss for loss in losses] for losses in race.losses if losses]
+    first = max((losses[0] for losses in known), default=0.0)
+    best = min(map(min, known), default=0.0)
+    return first + 0.5 * (first - best)

@@ -110,6 +110,7 @@ class SelfTuner(OptimizerWrapper):
         self._guard = LossGuard(
             base, model, self.history, average=average, sign=plan.sign, measures=objective is None
         )
+        self._average = self._guard.average if average else None
         intake = Intake("SelfTuner", base, model, buffers=True)
         parts = (self._held, self._rates, self._races, self._guard, self.history)
         super().__init__(base, intake, *parts)
@@ -147,7 +148,8 @@ class SelfTuner(OptimizerWrapper):
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
-        minibatch = self._intake.take(closure, loss, probe, rng_state, again=self.is_racing)
+        again = self.is_racing and not self._races.are_over
+        minibatch = self._intake.take(closure, loss, probe, rng_state, again=again)
         before = self._intake.buffers  # of the model, before the forward
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
@@ -222,9 +224,9 @@ class SelfTuner(OptimizerWrapper):
         their averages are taken. Without an average it is a RuntimeError.
         """
         self._refuse_pending("averaged")
-        if not self.averages:
+        if self._average is None:
             raise no_average("SelfTuner")
-        return self._guard.average.swapped_in(loader)
+        return self._average.swapped_in(loader)
 
     def measures(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: the rate, the races, what they cost."""
@@ -255,7 +257,8 @@ class SelfTuner(OptimizerWrapper):
         """
         from annealtune.optim.plot import plot_run
 
-        return plot_run(path, self.history, self.races)
+        sign = checks.direction("SelfTuner", self.base)
+        return plot_run(path, self.history, self.races, sign=sign)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; its rate keeps its ratio to those of the other groups."""
@@ -265,7 +268,7 @@ class SelfTuner(OptimizerWrapper):
         if self._races.race is not None:
             self._races.race.arms.include(self.base.param_groups[-1])
         if not self.is_racing:
-            self._held.write(self._guard.share)
+            self._held.write(self._held.setting, self._guard.share)
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
@@ -275,10 +278,10 @@ class SelfTuner(OptimizerWrapper):
     def _hold(self, setting: Setting | None) -> None:
         """Make every step from here on one of the base, once the races have chosen a setting."""
         if setting is not None:
-            self._held.setting = setting
-            self._held.write(self._guard.share)
+            self._held.write(setting, self._guard.share)
             self._intake.end_replays()
             self._guard.keep()
+            self._held.setting = setting  # last: an interrupt before it has all of it done again
 
     def _plain_step(self, losses: list[Tensor]) -> None:
         rate = self.rate
@@ -286,7 +289,7 @@ class SelfTuner(OptimizerWrapper):
             self._rates.write(rate)
             self.base.step()
         else:
-            self._held.write(self._guard.share)
+            self._held.write(self._held.setting, self._guard.share)
 
     def _check_undisturbed(self) -> None:
         """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
@@ -11,16 +10,20 @@ from torch import nn
 from torch.optim import Optimizer
 
 from annealtune.optim import trained_weights
+from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
 from annealtune.optim.parameters import parameters_of
 from annealtune.optim.part import Part
+from annealtune.optim.trained_weights import PutAside
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
 STATE_KEY = "annealtune"
 # The key therein of weights that are trained, where the model held their average.
 _TRAINED = "trained_weights"
+# What may be called between eval() and train().
+_ALLOWED_IN_EVALUATION = ("state_dict", "load_state_dict", "__getstate__")
 
 
 class OptimizerWrapper(Optimizer):
@@ -32,7 +35,8 @@ class OptimizerWrapper(Optimizer):
 
     averages = False  # whether an average of the weights is kept
     model: nn.Module | None = None
-    _evaluation: contextlib.ExitStack | None = None  # holds the average in the model meanwhile
+    _average: WeightAverage | None = None  # the one that is kept
+    _evaluation: PutAside | None = None  # what is trained, while the model holds the average
 
     def __init__(self, base: Optimizer, intake: Intake, *parts: Part) -> None:
         self.base = base
@@ -79,17 +83,21 @@ class OptimizerWrapper(Optimizer):
 
         Hugging Face's Trainer and Accelerate call both by themselves. A state dict that is taken in
         between holds the weights that are trained, and loading it gives them back to the model.
+        Weights that are loaded into the model in between are the trained ones from then on.
         """
-        if self.averages and self._evaluation is None:
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(self.averaged())
-                self._evaluation = stack.pop_all()
+        if self._average is not None and self._evaluation is None:
+            self._refuse_pending("eval")
+            self._evaluation = self._average.swap_in()
 
     def train(self) -> None:
-        """Give the model back the weights that are trained, after `eval`."""
-        stack, self._evaluation = self._evaluation, None
-        if stack is not None:
-            stack.close()
+        """Give the model back the weights that are trained, after `eval`.
+
+        If others were loaded into it since, it keeps those.
+        """
+        if self._evaluation is not None:
+            assert self._average is not None
+            self._average.swap_out(self._evaluation)
+            self._evaluation = None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -104,13 +112,6 @@ class OptimizerWrapper(Optimizer):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the base's state dict with the states of our parts in its first group."""
-        if self._evaluation is not None:
-            self.train()
-            state = self.state_dict()
-            weights = trained_weights.saved(self.base, self.model)
-            state["param_groups"][0][STATE_KEY][_TRAINED] = weights
-            self.eval()
-            return state
         self._refuse_pending("state_dict")
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
@@ -118,6 +119,8 @@ class OptimizerWrapper(Optimizer):
         own: dict[str, Any] = {}
         for part in self._parts:
             own.update(part.state_dict())
+        if self._evaluation is not None and not self._evaluation.is_overwritten():
+            own[_TRAINED] = self._evaluation.state_dict()
         state["param_groups"][0][STATE_KEY] = own
         for after in self._optimizer_state_dict_post_hooks.values():
             state = after(self, state) or state
@@ -126,10 +129,12 @@ class OptimizerWrapper(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load both, or nothing; a state dict of the bare base leaves our parts as they are.
 
+        It ends what `eval` began, and the model keeps the weights that it has, or is given those of
+        the state dict.
+
         Raises:
             ValueError: if it does not fit the groups or a part.
         """
-        self.train()
         self._refuse_pending("load_state_dict")
         state_dict = state_dict.copy()  # hooks may write into it
         for before in self._optimizer_load_state_dict_pre_hooks.values():
@@ -142,6 +147,10 @@ class OptimizerWrapper(Optimizer):
                 trained_weights.check(type(self).__name__, self.base, own[_TRAINED])
         bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in state_dict["param_groups"]]
         self.base.load_state_dict({**state_dict, "param_groups": bare})
+        if self._evaluation is not None:
+            assert self._average is not None
+            self._average.pending = ""
+            self._evaluation = None
         if own is not None:
             for part in self._parts:
                 part.load_state_dict(own)
@@ -174,8 +183,9 @@ class OptimizerWrapper(Optimizer):
 
     def _refuse_pending(self, method: str) -> None:
         """Raise if the weights are not those that are trained: tentative ones, or an average."""
+        in_evaluation = self._evaluation is not None and method in _ALLOWED_IN_EVALUATION
         for part in self._parts:
-            if part.pending:
+            if part.pending and not in_evaluation:
                 raise RuntimeError(f"{type(self).__name__}.{method}() {part.pending}")
 
     def _renew_parts(self) -> None:

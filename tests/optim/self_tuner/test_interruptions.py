@@ -1,5 +1,8 @@
 """Whatever interrupts a step of a race: no arm is left half old, half new."""
 
+import copy
+import functools
+
 import pytest
 import torch
 from torch import nn
@@ -108,3 +111,66 @@ def test_an_arm_whose_step_was_torn_is_dropped():
     torn = [arm for arm, why in info.dropped.items() if "interrupted" in why]
     assert len(torn) == 1
     assert info.winner not in torn
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+@pytest.mark.parametrize("way", ["closure", "record"])
+@pytest.mark.parametrize("total_steps", [None, 20])  # one race, and too few steps for any
+@pytest.mark.parametrize("place", ["write", "end_replays", "keep"])
+@pytest.mark.parametrize("is_done", [False, True])
+@pytest.mark.filterwarnings("ignore:SelfTuner. 20 steps are too few")
+def test_a_choice_that_is_interrupted_is_held_by_the_next_step(
+    make_run, make_batches, bits, monkeypatch, is_saved, way, total_steps, place, is_done
+):
+    """Before or after each thing that is done to hold it; then go on, or save, load and go on."""
+    make = functools.partial(make_run, way=way, around=0.1, total_steps=total_steps)
+    batches = make_batches(130)
+
+    def start():
+        torch.manual_seed(0)
+        return make()
+
+    def train(step, number):
+        torch.manual_seed(number)  # of the dropout
+        step(*batches[number])
+
+    def interrupted(function):
+        def wrapper(*args):
+            if is_done:
+                function(*args)
+            raise KeyboardInterrupt
+
+        return wrapper
+
+    plain_net, plain, plain_step = start()
+    net, opt, step = start()
+    last = 0
+    train(plain_step, last)
+    while plain.is_racing:
+        train(step, last)
+        last += 1
+        train(plain_step, last)
+    holders = {"write": opt._held, "end_replays": opt._intake, "keep": opt._guard}
+    with monkeypatch.context() as patch:
+        patch.setattr(holders[place], place, interrupted(getattr(holders[place], place)))
+        with pytest.raises(KeyboardInterrupt):
+            train(step, last)
+    if is_saved:
+        weights, state = copy.deepcopy((net.state_dict(), opt.state_dict()))
+        net, opt, step = make()
+        net.load_state_dict(weights)
+        opt.load_state_dict(state)
+    opt.zero_grad()
+    if total_steps is not None:
+        train(step, last)  # without a race it was a plain step, and was not made
+    for number in range(last + 1, last + 13):
+        train(step, number)
+        train(plain_step, number)
+
+    assert not opt.is_racing
+    assert len(opt.races) == (total_steps is None)
+    assert opt.races == plain.races
+    assert opt._held.setting == plain._held.setting
+    assert opt._guard.average.count > 0
+    assert not opt._intake.recorder.remembers
+    assert bits([[*net.parameters()]]) == bits([[*plain_net.parameters()]])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from annealtune import grid
 
@@ -136,3 +137,29 @@ def test_after_a_failure_the_race_can_be_ended(make_run, make_batches):
         train()
     step(*next(batches))
     assert not opt.is_racing
+
+
+def test_it_may_run_in_another_precision_than_the_loss(make_run, make_batches, race_through):
+    """The loss and its probe under autocast, the objective without; a probe without is refused."""
+    held_out = make_batches(1, seed=7)[0]
+
+    def race(probe_too):
+        def loss_of(x, y, *, narrow=True):
+            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
+                return F.cross_entropy(net(x).float(), y)
+
+        def step(x, y):
+            opt.zero_grad()
+            loss = loss_of(x, y)
+            loss.backward()
+            opt.step(loss=loss, probe=lambda: loss_of(x, y, narrow=probe_too))
+
+        net, opt, _ = make_run(
+            neighborhood=grid(lr=RATES), objective=lambda: loss_of(*held_out, narrow=False).item()
+        )
+        race_through(opt, step, make_batches(300))
+        return opt
+
+    assert race(True).races[0].reason
+    with pytest.raises(ValueError, match="must evaluate the model as the loss was computed"):
+        race(False)

@@ -97,6 +97,10 @@ class Buffers:
             module._buffers.clear()
             module._buffers.update(named)
 
+    def copies(self) -> dict[int, Tensor]:
+        """Return what they were, by the id of the tensor."""
+        return {id(buffer): kept for buffer, kept in self._copies}
+
 
 class Weights:
     """Weights as they are now, also ones that an objective rounds or prunes in place."""

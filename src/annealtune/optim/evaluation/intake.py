@@ -103,7 +103,8 @@ class Intake:
                 self.forward.expect()
             self.recorder.forget()
             after = self.recorder.after_replay
-            return GivenMinibatch(self._owner, loss, probe, start, self._base, after)
+            around = self.forward.comparing
+            return GivenMinibatch(self._owner, loss, probe, start, self._base, after, around)
         if closure is not None:
             if not self._knows_closures:
                 foreign.refuse_closure(self._owner, closure)

@@ -7,8 +7,10 @@ weights is in place, `again` computes both anew, `evaluate` the loss alone.
 
 from __future__ import annotations
 
+import contextlib
 import numbers
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 import torch
@@ -123,6 +125,7 @@ class GivenMinibatch:
 
     Args:
         after: functions to call when a gradient was made here.
+        around: makes the context in which that function is called.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class GivenMinibatch:
         start: RandomState,
         base: Optimizer,
         after: Iterable[Callable[[], Any]] = (),
+        around: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
     ) -> None:
         if probe is not None and not callable(probe):
             raise not_callable(owner, "probe", probe)
@@ -142,6 +146,7 @@ class GivenMinibatch:
         self.start = start
         self._base = base
         self._after = after
+        self._around = around
         self.returned: Any = loss
 
     def first(self) -> list[Tensor]:
@@ -175,7 +180,8 @@ class GivenMinibatch:
     def evaluate(self) -> Any:
         """Compute the loss again."""
         assert self._probe is not None  # the intake has seen to it
-        return self._probe()
+        with self._around():
+            return self._probe()
 
 
 class RecordedMinibatch:

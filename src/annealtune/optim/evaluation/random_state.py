@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -55,6 +57,7 @@ class ForwardRecorder:
         self.buffers: Buffers | None = None
         self.paused = False  # whether nothing is noted at the moment
         self.expected: tuple[autocast.Autocast, ...] | None = None
+        self._compares = False  # whether that function is running
         self._autocast: tuple[autocast.Autocast, ...] | None = None
         self._gradient: tuple[int, int] | None = None
         self._handle: RemovableHandle | None = None
@@ -64,7 +67,7 @@ class ForwardRecorder:
     )
     def __call__(self, module: nn.Module, inputs: Any) -> None:
         """Note the state, unless this step has one or the forward takes no part in training."""
-        if self.paused and self.expected is not None:
+        if self.paused and self._compares and self.expected is not None:
             self._compare(self.expected)
         wanted = self.state is None and not self.paused
         if wanted and module.training and torch.is_grad_enabled():
@@ -83,6 +86,15 @@ class ForwardRecorder:
     def expect(self) -> None:
         """Have forwards that are made again compared with the one that was noted last."""
         self.expected, self._autocast = self._autocast, None
+
+    @contextlib.contextmanager
+    def comparing(self) -> Iterator[None]:
+        """Compare forwards meanwhile; an objective may evaluate the model as it likes."""
+        try:
+            self._compares = True
+            yield
+        finally:
+            self._compares = False
 
     def _compare(self, expected: tuple[autocast.Autocast, ...]) -> None:
         for one, now in zip(expected, autocast.present(), strict=False):
@@ -123,7 +135,7 @@ class ForwardRecorder:
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("state", "buffers", "expected", "_autocast", "_gradient", "_handle")
-        return {**self.__dict__, **dict.fromkeys(names), "paused": False}
+        return {**self.__dict__, **dict.fromkeys(names), "paused": False, "_compares": False}
 
 
 def _mark_of_gradient(module: nn.Module) -> tuple[int, int] | None:

@@ -66,7 +66,7 @@ class Races(Part):
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
         self.infos: list[RaceInfo] = []
         self.race: Race | None = None
-        self._chosen: Setting | None = None  # by the last race
+        self._chosen: Setting | None = None  # by the last race, or without one
 
     def begin(self, step: int, before: Buffers | None) -> Setting | None:
         """Start the first race as soon as there is a gradient, from the buffers before its forward.
@@ -96,6 +96,11 @@ class Races(Part):
             return None
         race.arms.unseal()  # the winner is brought into the model, the others go
         return self._after_all_broke(race, step) if race.all_broke else self._finish(race, step)
+
+    @property
+    def are_over(self) -> bool:
+        """Whether a setting was chosen."""
+        return self._chosen is not None
 
     @property
     def rate(self) -> float:
@@ -167,7 +172,8 @@ class Races(Part):
             f"{self._plan.total_steps} steps are too few for a race: the rate {self._centre:.3g} "
             "is held; give around=... if you know a better one",
         )
-        return Setting({"lr": self._centre})
+        self._chosen = Setting({"lr": self._centre})
+        return self._chosen
 
     def _has_gradient(self, step: int, before: Buffers | None) -> bool:
         if has_gradient(self._base):
