@@ -34,7 +34,7 @@ PICTURE := $(BIN)/python -m tools.pictures
 pictures: demo  ## take the pictures of README again
 	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --top 108 --height 735
 	$(BIN)/annealtune report studies/demo/runs/self-tuned-seed0
-	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1480
+	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1150
 
 # Nothing on the pages is loaded from outside. NO_MKDOCS_2_WARNING silences an advertisement.
 docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails
