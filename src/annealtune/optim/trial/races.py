@@ -161,8 +161,7 @@ class Races(Part):
         if self._plan.neighborhood is None and self._allowance().fits(3):
             self.race = self._started(_rates(self._centre, -1, 1), step + 1)
             return None
-        self._chosen = chosen
-        self.race = None
+        self._chosen, self.race = chosen, None
         self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
         return chosen
 
@@ -260,14 +259,9 @@ class Races(Part):
 
         There is none above the highest rate: what wins there is not believed in full anyway.
         """
+        may_go_on = self._plan.neighborhood is None and self._allowance().fits(_ON_EACH_SIDE + 1)
         is_lowest = _rate(winner) == min(map(_rate, settings))
-        if (
-            self._plan.neighborhood is None
-            and is_lowest
-            and self._allowance().fits(_ON_EACH_SIDE + 1)
-        ):
-            return _rates(_rate(winner), -_ON_EACH_SIDE, 0)
-        return ()
+        return _rates(_rate(winner), -_ON_EACH_SIDE, 0) if may_go_on and is_lowest else ()
 
     def _note(self, info: RaceInfo, race: Race, step: int) -> None:
         self.infos = [*self._before(race), info]
