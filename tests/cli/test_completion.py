@@ -103,7 +103,7 @@ class TestDirectories:
         assert ask("annealtune inspect nowhere/") == []
 
     def test_studies(self):
-        assert completion.complete_study("st") == ["studies/s"]
+        assert completion.complete_run_or_study("st") == ["studies/s"]
         assert completion.complete_run_or_study("") == ["one", "runs/a", "runs/b", "studies/s"]
 
     @pytest.fixture(autouse=True)

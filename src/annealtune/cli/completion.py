@@ -74,13 +74,8 @@ def complete_run(incomplete: str) -> list[str]:
     return list(_places(incomplete, is_run))
 
 
-def complete_study(incomplete: str) -> list[str]:
-    """Offer the study directories."""
-    return list(_places(incomplete, _is_study))
-
-
 def complete_run_or_study(incomplete: str) -> list[str]:
-    """Offer both."""
+    """Offer these and the study directories."""
     return list(_places(incomplete, lambda path: is_run(path) or _is_study(path)))
 
 
