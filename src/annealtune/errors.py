@@ -15,6 +15,10 @@ class NonFiniteLossError(AnnealtuneError, ArithmeticError):
     """The loss at the current point is NaN or infinite: there is nothing to compare a move with."""
 
 
+class RanksError(AnnealtuneError, RuntimeError):
+    """Processes that train one run together and do not agree: weights, seeds or decisions."""
+
+
 class ConfigError(AnnealtuneError, ValueError):
     """A key, flag or value that cannot be used; the program exits with code 2."""
 

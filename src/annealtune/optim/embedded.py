@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
@@ -24,11 +25,13 @@ from annealtune.optim.evaluation.minibatch import scalar
 from annealtune.optim.evaluation.objectives import AcceptOn, judge
 from annealtune.optim.evaluation.probe import Probe, ProbeMode
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.evaluation.wrappers import unwrapped
 from annealtune.optim.options import checks
 from annealtune.optim.options.controls import Choices, Controls, Scales
 from annealtune.optim.options.loop_options import LoopOption
 from annealtune.optim.parameters import check_gradients
 from annealtune.optim.pick import Pick
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import StepInfo, Summary
 from annealtune.optim.trial.tentative import TentativeStep, Trial
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -65,11 +68,14 @@ class EmbeddedTuner(OptimizerWrapper):
         seed: of the tuner's own generator.
         probe_in: ``"train"`` measures the loss again as the model stands, ``"eval"`` takes both
             losses of the accept test in evaluation mode, at the price of a third forward.
+        process_group: of the processes that train this model together, by default all of
+            torch.distributed: they compare the means of their losses and decide alike.
 
     Raises:
         TypeError: if the base is no optimizer or needs a closure; in the first step, if it keeps
             state elsewhere than in ``state`` and ``param_groups``.
         ValueError: if an argument breaks its rule.
+        RanksError: in a step, if processes differ in weights, seeds or decisions.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -102,10 +108,13 @@ class EmbeddedTuner(OptimizerWrapper):
         average: bool = False,
         seed: int = 0,
         probe_in: ProbeMode = "train",
+        process_group: ProcessGroup | None = None,
     ) -> None:
         owner = type(self).__name__
         checks.check_base(owner, base)
-        self.model = model
+        ranks = Ranks(owner, base, process_group)
+        intake = Intake(owner, base, model, ranks)
+        self.model = model = unwrapped(model)
         self.averages = average
         self._judge = judge(owner, accept_on)
         self._controls = Controls(owner, base, loop, group_scales)
@@ -116,10 +125,11 @@ class EmbeddedTuner(OptimizerWrapper):
         self._pick = Pick(self._annealing, self._controls, self.neighborhood)
         self._tentative = TentativeStep(base, self._controls)
         self._average = WeightAverage(owner, base, model) if average else None
-        intake = Intake(owner, base, model)
-        self._probe = Probe(owner, model, buffers, base, probe_in, intake.forward)
+        self._probe = Probe(owner, model, buffers, base, probe_in, intake.forward, intake.wrappers)
         averages = () if self._average is None else (self._average,)
-        super().__init__(base, intake, self._annealing, self._pick, self._tentative, *averages)
+        super().__init__(
+            base, intake, ranks, self._annealing, self._pick, self._tentative, *averages
+        )
 
     @torch.no_grad()
     def step(
@@ -179,7 +189,8 @@ class EmbeddedTuner(OptimizerWrapper):
         self._refuse_pending("propose")
         try:
             start = self._intake.take_start(rng_state)
-            value = self._checked(scalar(type(self).__name__, "loss", loss))
+            value = scalar(type(self).__name__, "loss", loss)
+            value = self._checked(self._ranks.mean(value, "loss", *self._where()))
             setting = self._pick.take()
             self._try(setting, value, start)
             return setting
@@ -194,7 +205,7 @@ class EmbeddedTuner(OptimizerWrapper):
             raise RuntimeError(f"{type(self).__name__}.resolve() must follow propose(loss)")
         value = scalar(type(self).__name__, "new_loss", new_loss)
         try:
-            return self._decide(value)
+            return self._decide(self._ranks.mean(value, "after", *self._where()))
         except BaseException:
             self._recover()
             raise
@@ -277,7 +288,14 @@ class EmbeddedTuner(OptimizerWrapper):
         minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
         if objective is not None:
             self._intake.forward.expected = None  # it may evaluate the model as it likes
-        return AcceptTest(owner, self._probe, minibatch, objective, self._judge)
+        about = self._where() if self._ranks.count > 1 else ()
+        return AcceptTest(owner, self._probe, minibatch, objective, self._judge, self._ranks, about)
+
+    def _where(self) -> tuple[object, ...]:
+        """Return what all ranks must have in common before a decision."""
+        annealing, last = self._annealing, self.last_step
+        generator = hash(annealing.rng.getstate()[1])
+        return annealing.step, generator, self.temperature, last and (last.setting, last.accepted)
 
     def _checked(self, value: float) -> float:
         """Return the value at the current point, if everything is in place for a trial."""
@@ -312,6 +330,8 @@ class EmbeddedTuner(OptimizerWrapper):
             self._tentative.keep()  # w = w_new                                             (l. 13)
         else:
             self._tentative.undo()  # w stays                                               (l. 15)
+        if self._ranks.count > 1:
+            self._ranks.note_step()
         self._intake.forward.state = None  # whatever was noted meanwhile belongs to this step
         return info
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from annealtune.optim.part import Part
+from annealtune.optim.ranks import Ranks
 
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
@@ -36,12 +37,16 @@ class History(Part):
     However long the run, at most 1,024 points are kept: when there are more, every second one goes
     and from then on half as many are added. Of the events the last 256 are kept.
 
+    Args:
+        ranks: of which the first speaks for all, if there are several.
+
     Attributes:
         points: in the order of their steps.
         events: in the order of their steps.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ranks: Ranks | None = None) -> None:
+        self._ranks = ranks
         self.points: list[Point] = []
         self.events: list[Event] = []
         self._stride = 1
@@ -68,7 +73,8 @@ class History(Part):
                 return
             self._said.add(once)
         self.note(step, text)
-        warnings.warn(f"SelfTuner: {text}", stacklevel=_distance())
+        if self._ranks is None or self._ranks.is_first:
+            warnings.warn(f"SelfTuner: {text}", stacklevel=_distance())
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
@@ -23,12 +24,14 @@ from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.optim.averaging import no_average
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.objectives import Objective
+from annealtune.optim.evaluation.wrappers import unwrapped
 from annealtune.optim.held_setting import HeldSetting
 from annealtune.optim.history import History
 from annealtune.optim.loss_guard import LossGuard
 from annealtune.optim.options import checks
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.races import Races
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -60,10 +63,13 @@ class SelfTuner(OptimizerWrapper):
         average: whether an average of the weights is kept for `averaged`.
         idle: where the arms lie that are not in the model: ``"device"`` or ``"host"`` memory.
         seed: of the tuner's own generator, which draws the winners.
+        process_group: of the processes that train this model together, by default all of
+            torch.distributed: they compare the means of their losses and decide alike.
 
     Raises:
         TypeError: if the base is no optimizer or needs a closure.
         ValueError: if an argument breaks its rule.
+        RanksError: in a step, if processes differ in weights, seeds or decisions.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -95,25 +101,27 @@ class SelfTuner(OptimizerWrapper):
         average: bool = True,
         idle: Literal["device", "host"] = "device",
         seed: int = 0,
+        process_group: ProcessGroup | None = None,
     ) -> None:
         checks.check_base("SelfTuner", base, may_maximize=True)
-        self.model = model
+        ranks = Ranks("SelfTuner", base, process_group)
+        intake = Intake("SelfTuner", base, model, ranks, buffers=True)
+        self.model = model = unwrapped(model)
         plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle)
         seed = whole("SelfTuner(seed=...)", seed)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
-        self.history = History()
+        self.history = History(ranks)
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
         self._held = HeldSetting(self._rates, self.total_steps)  # what the races have chosen
-        self._races = Races(base, model, self._rates, self.history, plan, seed)
+        self._races = Races(base, model, self._rates, self.history, plan, seed, ranks)
         self._guard = LossGuard(
             base, model, self.history, average=average, sign=plan.sign, measures=objective is None
         )
         self._average = self._guard.average if average else None
-        intake = Intake("SelfTuner", base, model, buffers=True)
         parts = (self._held, self._rates, self._races, self._guard, self.history)
-        super().__init__(base, intake, *parts)
+        super().__init__(base, intake, ranks, *parts)
 
     @torch.no_grad()
     def step(
@@ -285,6 +293,9 @@ class SelfTuner(OptimizerWrapper):
 
     def _plain_step(self, losses: list[Tensor]) -> None:
         rate = self.rate
+        if self._ranks.count > 1:
+            losses = self._ranks.mean_loss(losses, self.steps, rate)
+            self._ranks.note_step()
         if self._guard.is_sound(losses, self.steps, rate):
             self._rates.write(rate)
             self.base.step()

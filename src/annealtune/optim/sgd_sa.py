@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 
 from annealtune.annealing import PAPER_RATES, Schedule, Strategy, grid
 from annealtune.optim.embedded import EmbeddedTuner
@@ -49,6 +50,7 @@ class SGDSA(EmbeddedTuner):
         buffers: tensors to put back after an evaluation, where no module is given.
         average: as in `EmbeddedTuner`.
         seed: of the tuner's own generator.
+        process_group: as in `EmbeddedTuner`.
 
     Raises:
         ValueError: if an argument breaks its rule.
@@ -83,6 +85,7 @@ class SGDSA(EmbeddedTuner):
         buffers: Iterable[Tensor] = (),
         average: bool = False,
         seed: int = 0,
+        process_group: ProcessGroup | None = None,
     ) -> None:
         params: Any = model_or_params
         if isinstance(model_or_params, nn.Module):
@@ -115,6 +118,7 @@ class SGDSA(EmbeddedTuner):
             average=average,
             seed=seed,
             probe_in="eval" if preset == "paper-code" else "train",
+            process_group=process_group,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
@@ -18,9 +19,11 @@ from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.minibatch import RecordedMinibatch, scalar
 from annealtune.optim.evaluation.probe import Probe
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.evaluation.wrappers import unwrapped
 from annealtune.optim.options.presets import Preset, preset_temperature
 from annealtune.optim.parameters import parameters_of
 from annealtune.optim.part import Part
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import StepInfo, Summary
 from annealtune.optim.trial.snapshot import Snapshot
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -83,9 +86,13 @@ class StochasticSA(OptimizerWrapper):
             proportion to the root mean square of its weights (at least 0.001).
         buffers: tensors to put back after an evaluation, where no module is given.
         seed: of the optimizer's own generator.
+        process_group: of the processes that train copies of this model together, each on
+            minibatches of its own; by default all of torch.distributed. They exchange losses alone:
+            every one draws the same directions. No DDP is needed.
 
     Raises:
         TypeError, ValueError: if an argument breaks its rule.
+        RanksError: in a step, if processes differ in weights, seeds or decisions.
 
     Example:
         >>> model = nn.Linear(2, 1)
@@ -116,6 +123,7 @@ class StochasticSA(OptimizerWrapper):
         scaling: Scaling = "none",
         buffers: Iterable[Tensor] = (),
         seed: int = 0,
+        process_group: ProcessGroup | None = None,
     ) -> None:
         model = model_or_params if isinstance(model_or_params, nn.Module) else None
         params: Any = model_or_params if model is None else model.parameters()
@@ -136,14 +144,18 @@ class StochasticSA(OptimizerWrapper):
                 f"choose a setting from, got {strategy!r}"
             )
         base = _Displacement(params, initial, scaling)
+        ranks = Ranks("StochasticSA", base, process_group)
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
-        intake = Intake("StochasticSA", base, model, differentiates=False)
-        self._probe = Probe("StochasticSA", model, buffers, base, mode, intake.forward)
+        intake = Intake("StochasticSA", base, model, ranks, differentiates=False)
+        model = unwrapped(model)
+        self._probe = Probe(
+            "StochasticSA", model, buffers, base, mode, intake.forward, intake.wrappers
+        )
         self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
         self._epoch = _Epoch()
         self._before = Snapshot(base)
         self._is_trying = False  # whether the weights are those of a trial
-        super().__init__(base, intake, self._annealing, self._epoch)
+        super().__init__(base, intake, ranks, self._annealing, self._epoch)
 
     @property
     def last_step(self) -> StepInfo | None:
@@ -197,6 +209,7 @@ class StochasticSA(OptimizerWrapper):
                 "StochasticSA.step: at least one parameter must have requires_grad=True, for "
                 "frozen ones are not moved, got none"
             )
+        self._ranks.begin()
         try:
             start = RandomState.capture() if recorded is None else recorded.start
             if recorded is not None and self._probe.mode == "train":
@@ -205,6 +218,7 @@ class StochasticSA(OptimizerWrapper):
                 with self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
+            value = self._ranks.mean(value, "before", *self._where())
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
             self._before.take()
@@ -215,6 +229,8 @@ class StochasticSA(OptimizerWrapper):
                 self._before.restore()
             self._is_trying = False
             self._epoch.add(info)
+            if self._ranks.count > 1:
+                self._ranks.note_step()
             return objective
         except BaseException:  # an interrupted trial leaves no trace
             self._probe.end()
@@ -250,7 +266,12 @@ class StochasticSA(OptimizerWrapper):
 
     def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
         with self._probe.replay(start, graph="never"):
-            return scalar("StochasticSA", "closure", closure())
+            value = scalar("StochasticSA", "closure", closure())
+        return self._ranks.mean(value, "after", *self._where())
+
+    def _where(self) -> tuple[object, ...]:
+        """Return what all ranks must have in common: the direction comes from this generator."""
+        return self._annealing.step, self.radius, hash(self._annealing.rng.getstate()[1])
 
 
 class _Epoch(Part):

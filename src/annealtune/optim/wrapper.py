@@ -15,6 +15,7 @@ from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
 from annealtune.optim.parameters import parameters_of
 from annealtune.optim.part import Part
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.trained_weights import PutAside
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
@@ -38,9 +39,10 @@ class OptimizerWrapper(Optimizer):
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, while the model holds the average
 
-    def __init__(self, base: Optimizer, intake: Intake, *parts: Part) -> None:
+    def __init__(self, base: Optimizer, intake: Intake, ranks: Ranks, *parts: Part) -> None:
         self.base = base
         self._intake = intake
+        self._ranks = ranks
         self._parts = parts
         super().__setstate__({})  # torch's hooks and its wrapper of step, without groups of our own
 

@@ -20,13 +20,21 @@ from annealtune.optim.evaluation.minibatch import (
 from annealtune.optim.evaluation.objectives import Judge
 from annealtune.optim.evaluation.probe import Graph, Probe
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.ranks import Ranks
 
 
 class AcceptTest:
     """The two values of one accept test, and the gradient of its minibatch.
 
     They are losses, or values of an objective, or of a judge: a function of the outputs and targets
-    that the closure returns beside the loss.
+    that the closure returns beside the loss. With several ranks they are means over all of them.
+
+    Args:
+        minibatch: with its loss.
+        objective: what is compared instead, if anything.
+        judge: what is compared instead, if anything.
+        ranks: the processes that decide together.
+        about: what these must have in common.
     """
 
     def __init__(
@@ -36,8 +44,12 @@ class AcceptTest:
         minibatch: Minibatch,
         objective: Callable[[], Any] | None,
         judge: Judge | None,
+        ranks: Ranks,
+        about: tuple[object, ...] = (),
     ) -> None:
         self._owner = owner
+        self._ranks = ranks
+        self._about = about
         self._probe = probe
         self._minibatch = minibatch
         self.start = minibatch.start
@@ -90,9 +102,17 @@ class AcceptTest:
         Raises:
             NonFiniteLossError: if the loss is finite and what is compared instead is not.
         """
+        several = self._ranks.count > 1
+        if several:
+            self._loss = self._ranks.mean(self._loss, "loss", *self._about)
         if not math.isfinite(self._loss):
             return self._loss
-        value = self.after() if self._value is None else self._value
+        if self._value is None:
+            value = self.after()
+        elif several:
+            value = self._ranks.mean(self._value, "value", *self._about)
+        else:
+            value = self._value
         if not math.isfinite(value) and (self._judge is not None or not self._evaluates_loss):
             compared = "accept_on" if self._evaluates_loss else "objective"
             raise NonFiniteLossError(
@@ -106,6 +126,10 @@ class AcceptTest:
 
         Broken weights show in a loss; an objective such as the accuracy would not tell.
         """
+        value = self._measure()
+        return self._ranks.mean(value, "after", *self._about) if self._ranks.count > 1 else value
+
+    def _measure(self) -> float:
         with self._probe.replay(
             self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
         ):

@@ -6,8 +6,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 
 def refuse_closure(owner: str, closure: Callable[[], Any]) -> None:
     """Refuse a closure that must not be run twice, or that is not run for every minibatch.
@@ -29,23 +27,6 @@ def refuse_closure(owner: str, closure: Callable[[], Any]) -> None:
             f"only one of {accelerated.gradient_state.num_steps} minibatches would be trained on. "
             "Write compute_loss = tuner.record(fn) before prepare, then accelerator.backward("
             "compute_loss(...)) and optimizer.step()"
-        )
-
-
-def refuse_several_processes(owner: str) -> None:
-    """Refuse a run of several processes: each would decide by its own losses.
-
-    torch.distributed must be initialised.
-
-    Raises:
-        RuntimeError: if torch.distributed has a world of more than one.
-    """
-    world = torch.distributed.get_world_size()
-    if world > 1:
-        raise RuntimeError(
-            f"{owner}.step: one process must decide for the whole run, got a world of {world}: "
-            "each would decide by its own losses and their weights would part. Train in one "
-            "process (devices=1, no torchrun)"
         )
 
 

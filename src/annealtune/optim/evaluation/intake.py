@@ -22,20 +22,24 @@ from annealtune.optim.evaluation.minibatch import (
 )
 from annealtune.optim.evaluation.random_state import ForwardRecorder, RandomState
 from annealtune.optim.evaluation.recorder import Recorder
+from annealtune.optim.evaluation.wrappers import Wrappers, unwrapped
 from annealtune.optim.parameters import modules_of, parameters_of
+from annealtune.optim.ranks import Ranks
 
 
 class Intake:
     """Turns the arguments of ``step`` into a minibatch whose loss can be computed again.
 
     Args:
-        model: whose forwards are noticed, if known.
+        model: whose forwards are noticed, if known; DDP may be around it.
+        ranks: the processes that train it.
         buffers: whether to note the buffers of the model before the forward.
         differentiates: whether only recorded calls count that lead to a backward.
 
     Attributes:
         recorder: remembers the calls of recorded functions.
         forward: notes where the random numbers stood before the forward.
+        wrappers: DDP and FSDP2 around the model, as far as they were seen.
         buffers: those of the model before the forward of this minibatch, as far as is known.
 
     Raises:
@@ -47,6 +51,7 @@ class Intake:
         owner: str,
         base: Optimizer,
         model: nn.Module | None,
+        ranks: Ranks,
         *,
         buffers: bool = False,
         differentiates: bool = True,
@@ -55,12 +60,14 @@ class Intake:
             raise TypeError(f"{owner}(model=...) must be a torch.nn.Module, got {model!r}")
         self._owner = owner
         self._base = base
-        self._model = model
+        self._ranks = ranks
         self._notes_buffers = buffers
-        self.forward = ForwardRecorder(buffers=buffers)
+        self.wrappers = Wrappers(model)
+        model = self._model = unwrapped(model)
+        self.forward = ForwardRecorder(self.wrappers, buffers=buffers)
         # A recorded call may use parts of the model without the whole.
         begins = None if model is None else functools.partial(self.forward.__call__, model, ())
-        self.recorder = Recorder(owner, base, begins, differentiates=differentiates)
+        self.recorder = Recorder(owner, base, self.wrappers, begins, differentiates=differentiates)
         self.buffers: Buffers | None = None
         self._knows_closures = False  # whether one was looked at: the others are like it
         self._own_gradients: list[tuple[Tensor, int, int]] = []  # made by us for a closure
@@ -90,7 +97,7 @@ class Intake:
         noted, self.buffers = self.forward.take()
         self.forward.expected = None
         if distributed.is_available() and distributed.is_initialized():
-            foreign.refuse_several_processes(self._owner)
+            self._ranks.begin()
         if loss is not None:
             if again and probe is None:
                 raise TypeError(
@@ -136,6 +143,8 @@ class Intake:
             rng_state: the state itself, or that of the CPU generator, where the caller knows it;
                 otherwise it is what the model's forward noted, or else the present state.
         """
+        if distributed.is_available() and distributed.is_initialized():
+            self._ranks.begin()
         noted, self.buffers = self.forward.take()
         return rng_state if isinstance(rng_state, RandomState) else self._start(noted, rng_state)
 

@@ -214,7 +214,7 @@ class RecordedMinibatch:
         self._base.zero_grad()
         losses = []
         for call in self._calls:
-            with torch.enable_grad():
+            with torch.enable_grad(), call.exchanging():
                 loss = call.again()
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.random_state import ForwardRecorder, RandomState
+from annealtune.optim.evaluation.wrappers import Wrappers
 from annealtune.optim.parameters import modules_of, parameters_of
 
 ProbeMode = Literal["train", "eval"]
@@ -106,6 +107,7 @@ class Probe:
         optimizer: its parameters' gradients are kept.
         mode: ``"train"`` evaluates the model as it is, ``"eval"`` in evaluation mode.
         forward: notes no forward meanwhile.
+        wrappers: DDP and FSDP2 around the model.
 
     Raises:
         TypeError: if the buffers are no tensors.
@@ -120,6 +122,7 @@ class Probe:
         optimizer: Optimizer,
         mode: ProbeMode,
         forward: ForwardRecorder,
+        wrappers: Wrappers,
     ) -> None:
         if mode not in ("train", "eval"):
             raise ValueError(f"{owner}(probe_in=...) must be 'train' or 'eval', got {mode!r}")
@@ -133,6 +136,7 @@ class Probe:
         self._optimizer = optimizer
         self.mode = mode
         self._forward = forward
+        self._wrappers = wrappers
         # Of the evaluation under way: its modules, what puts everything back, what watches it.
         self._evaluated: list[nn.Module] | None = None
         self._put_back: tuple[Callable[[], None], ...] = ()
@@ -195,6 +199,8 @@ class Probe:
             gradients.put_back,
             RandomState.capture().restore,
         ]
+        if self._wrappers.modules:
+            kept.append(self._wrappers.present().put_back)
         try:
             try:
                 self._begin(modules, mode, *kept)

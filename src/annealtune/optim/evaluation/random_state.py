@@ -9,10 +9,12 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from annealtune.optim.evaluation import autocast
 from annealtune.optim.evaluation.guards import Buffers
+from annealtune.optim.evaluation.wrappers import Wrappers
 
 
 class RandomState(NamedTuple):
@@ -44,6 +46,7 @@ class ForwardRecorder:
     It holds no reference to the optimizer, so a copied or saved model does not drag one along.
 
     Args:
+        wrappers: are told of the DDP that the forward runs in.
         buffers: whether to note the buffers of the model too.
 
     Attributes:
@@ -51,7 +54,8 @@ class ForwardRecorder:
             where it is entered for him, or not known.
     """
 
-    def __init__(self, *, buffers: bool = False) -> None:
+    def __init__(self, wrappers: Wrappers, *, buffers: bool = False) -> None:
+        self._wrappers = wrappers
         self._notes_buffers = buffers
         self.state: RandomState | None = None
         self.buffers: Buffers | None = None
@@ -70,6 +74,9 @@ class ForwardRecorder:
         if self.paused and self._compares and self.expected is not None:
             self._compare(self.expected)
         wanted = self.state is None and not self.paused
+        wrapper = DistributedDataParallel._active_ddp_module
+        if wrapper is not None:
+            self._wrappers.notice(wrapper)
         if wanted and module.training and torch.is_grad_enabled():
             self.state = RandomState.capture()
             self._autocast = autocast.present()

@@ -12,15 +12,18 @@ import contextlib
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from annealtune.optim.evaluation import autocast
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.evaluation.wrappers import Exchanges, Wrappers, through
 from annealtune.optim.parameters import gradients_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -30,14 +33,23 @@ class Call:
     """One recorded computation of a loss."""
 
     def __init__(
-        self, owner: str, compute: Callable[[], Any], *, differentiated: bool = True
+        self,
+        owner: str,
+        compute: Callable[[], Any],
+        wrappers: Wrappers,
+        *,
+        differentiated: bool = True,
     ) -> None:
         self._owner = owner
         self._compute = compute
+        self._wrapper = DistributedDataParallel._active_ddp_module  # whose forward this is part of
+        self._exchanges: Exchanges | None = None
         self.start = RandomState.capture()
         self._autocast = autocast.present()
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
+        if wrappers.modules:  # the forward may have been the first to show one
+            self._exchanges = wrappers.present()
         self.loss = _loss_of(owner, self.result)
         if not differentiated:
             self.loss = self.loss.detach()
@@ -66,13 +78,20 @@ class Call:
             for device, enabled, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             self.start.restore()
+            if self._wrapper is not None:
+                return _loss_of(self._owner, through(self._wrapper, self._compute))
             return _loss_of(self._owner, self._compute())
+
+    def exchanging(self) -> AbstractContextManager[None]:
+        """Exchange gradients with other ranks as it did, or not: around its backward too."""
+        return contextlib.nullcontext() if self._exchanges is None else self._exchanges.again()
 
 
 class Recorder:
     """The calls of recorded functions since the last step.
 
     Args:
+        wrappers: DDP and FSDP2 around the model.
         before_call: is called before a call that is remembered.
         differentiates: whether only calls count that lead to a backward.
     """
@@ -81,12 +100,14 @@ class Recorder:
         self,
         owner: str,
         base: Optimizer,
+        wrappers: Wrappers,
         before_call: Callable[[], None] | None = None,
         *,
         differentiates: bool = True,
     ) -> None:
         self._owner = owner
         self._base = base
+        self._wrappers = wrappers
         self._before_call = before_call
         self._differentiates = differentiates
         self._calls: list[Call] = []
@@ -120,7 +141,9 @@ class Recorder:
             compute = functools.partial(function, *args, **kwargs)
             try:
                 self.paused = True  # a recorded function that it calls is a part of it
-                call = Call(self._owner, compute, differentiated=self._differentiates)
+                call = Call(
+                    self._owner, compute, self._wrappers, differentiated=self._differentiates
+                )
             finally:
                 self.paused = False
             self._calls.append(call)

@@ -27,6 +27,7 @@ from annealtune.optim.parameters import (
     modules_of,
     parameters_of,
 )
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.arms import Arms
 from annealtune.optim.trial.state_outside import StateOutside
 
@@ -44,6 +45,7 @@ class Race:
         began: number of the step at which it begins.
         sign: -1 where the loss is maximized.
         say: tells the user what goes wrong.
+        ranks: the processes that race together, each on its part of a minibatch.
         objective: what the arms are judged by at the end instead of their losses.
         on_host: whether arms that are not in the model lie in host memory.
     """
@@ -58,6 +60,7 @@ class Race:
         *,
         began: int,
         say: Callable[[str], None],
+        ranks: Ranks,
         sign: float = 1.0,
         objective: Objective | None = None,
         on_host: bool = False,
@@ -68,6 +71,7 @@ class Race:
         self._write = write
         self._allowance = allowance
         self._say = say
+        self._ranks = ranks
         self._sign = sign
         self._objective = objective
         self.began = began
@@ -100,6 +104,8 @@ class Race:
                     before = self._buffers()
                 loss = minibatch.compared() if arm == first else minibatch.again()
                 losses[arm] = self._sign * float(loss)
+                if self._ranks.count > 1:
+                    losses[arm] = self._ranks.mean(losses[arm], self.standings.minibatches, arm)
                 end.restore()
                 self._compare_gradients(is_first=arm == first)
                 if math.isfinite(losses[arm]):
@@ -268,7 +274,7 @@ class Race:
         assert self._objective is not None
         with unchanged(parameters_of(self._base), modules_of(self._model)):
             values = self._objective()
-        return _numbers(values)
+        return self._ranks.means(_numbers(values), "objective", arm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""

@@ -24,6 +24,7 @@ from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
 from annealtune.optim.parameters import gradients_are_finite, has_gradient, modules_of
 from annealtune.optim.part import Part
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.centre import known_centre, relative_centre
 from annealtune.optim.trial.race import MOST_SPOILT, Race
 from annealtune.optim.trial.run_state import check_state
@@ -52,12 +53,14 @@ class Races(Part):
         history: History,
         plan: RacePlan,
         seed: int,
+        ranks: Ranks,
     ) -> None:
         self._base = base
         self._model = model
         self._rates = rates
         self._history = history
         self._plan = plan
+        self._ranks = ranks
         # The incumbent of an H that is given.
         self._own_arm = _present(base, plan.neighborhood or ())
         self._rng = random.Random(seed)
@@ -77,10 +80,11 @@ class Races(Part):
             return self._chosen  # the step that ended the last race was interrupted
         if not self._has_gradient(step, before):
             return None
-        self._centre = self._find_centre()
+        self._centre = self._ranks.first(self._find_centre(), "centre", step)
         settings = self._first_arms()
         if not settings:
             return self._hold_centre(step)
+        self._ranks.refuse_differences("seeds", hash(self._rng.getstate()[1]), *settings)
         with rewound(before, modules_of(self._model)):
             self.race = self._started(settings, step)
         return None
@@ -127,6 +131,7 @@ class Races(Part):
                 outcome = race.standings.steadier(outcome, incumbent, falling)
             outcome = race.standings.safer(outcome, falling)
         winner = race.settings[outcome.winner]
+        self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
         below = self._below(race.settings, winner)
         chosen = winner if below else self._believed(winner, race.settings)
         # An arm that has had this rate all along is exactly where the base would be with it.
@@ -226,6 +231,7 @@ class Races(Part):
             self._allowance(),
             began=step,
             say=functools.partial(self._history.say, step),
+            ranks=self._ranks,
             sign=self._plan.sign,
             objective=self._plan.objective,
             on_host=self._plan.on_host,

@@ -1,0 +1,229 @@
+"""The processes that train one run together: they see the same numbers and decide alike."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+from torch.optim import Optimizer
+
+from annealtune.errors import RanksError
+from annealtune.optim.parameters import parameters_of
+
+# Weights are compared over the ranks at the first step and then once in this many.
+_BETWEEN_COMPARISONS = 256
+# Where the marks of plain steps lie on a device, they are read once in this many.
+_BETWEEN_READINGS = 8
+
+
+class Ranks:
+    """The ranks of a process group; one alone where torch.distributed is not in use.
+
+    Every exchange carries the same two numbers: a loss, of which all ranks get the same mean, and a
+    mark of what this rank is doing. Marks that differ are an error on every rank. So ranks cannot
+    decide differently and go on.
+
+    Args:
+        owner: whose errors they are.
+        base: whose weights are the same on all ranks, or sharded over them.
+        group: the process group; by default that of all processes. One of this process alone makes
+            it independent of the others.
+
+    Attributes:
+        count: how many there are; 1 until the first step of several.
+        rank: which of them this is.
+
+    Example:
+        >>> weight = torch.nn.Parameter(torch.ones(1))
+        >>> ranks = Ranks("SelfTuner", torch.optim.SGD([weight]))
+        >>> ranks.begin()
+        >>> ranks.count
+        1
+    """
+
+    def __init__(
+        self, owner: str, base: Optimizer, group: distributed.ProcessGroup | None = None
+    ) -> None:
+        if group is not None and not isinstance(group, distributed.ProcessGroup):
+            raise TypeError(
+                f"{owner}(process_group=...) must be a process group of torch.distributed, got "
+                f"{group!r}; leave it away for all processes"
+            )
+        self._owner = owner
+        self._base = base
+        self._group = group
+        self._has_begun = False
+        self._device = torch.device("cpu")
+        self._unread: list[Tensor] = []  # marks of plain steps
+        self._steps = 0
+        self.count = 1
+        self.rank = 0
+
+    def begin(self) -> None:
+        """Find out who takes part; torch.distributed may have been initialised since.
+
+        Raises:
+            RanksError: if the ranks have different weights.
+        """
+        if self._has_begun or not (distributed.is_available() and distributed.is_initialized()):
+            return
+        self._has_begun = True
+        self.count = distributed.get_world_size(self._group)
+        self.rank = distributed.get_rank(self._group)
+        if self.count == 1:
+            return
+        if distributed.get_backend(self._group) not in ("gloo", "mpi", "fake"):
+            self._device = parameters_of(self._base)[0].device
+        self.refuse_differences("models", *(tuple(p.shape) for p in parameters_of(self._base)))
+        self.compare_weights()
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that speaks for all."""
+        return self.rank == 0
+
+    def mean(self, value: float, *about: object) -> float:
+        """Return the mean of a number over the ranks, the same on each.
+
+        Args:
+            value: of this rank.
+            about: what all ranks must have in common.
+
+        Raises:
+            RanksError: if they have not.
+        """
+        if self.count == 1:
+            return value
+        table = self._exchange(torch.tensor([value, _mark(about)], dtype=torch.float64)).tolist()
+        self._compare([mark for _, mark in table], "decisions", about)
+        numbers: list[float] = [number for number, _ in table]
+        return sum(numbers) / self.count  # in the same order everywhere
+
+    def first(self, value: float, *about: object) -> float:
+        """Return the number of the first rank on each of them, for what they compute alike."""
+        return self.mean(value if self.is_first else 0.0, *about) * self.count
+
+    def means(self, values: list[float], *about: object) -> list[float]:
+        """Return the means of several numbers, as many on each rank."""
+        return [self.mean(value, n, len(values), *about) for n, value in enumerate(values)]
+
+    def mean_loss(self, losses: list[Tensor], *about: object) -> list[Tensor]:
+        """Return the mean of the losses of a plain step, without waiting for a device.
+
+        Raises:
+            RanksError: if the ranks differ; noticed within a few steps.
+            TypeError: if this rank knows no loss.
+        """
+        if self.count == 1:
+            return losses
+        if not losses:
+            raise TypeError(
+                f"{self._owner}.step: with several processes every step must know its loss, for "
+                "they go back together where a run breaks, got none; wrap the function that "
+                "computes it by opt.record(fn), or give step(loss=loss)"
+            )
+        own = torch.stack([loss.reshape(()).to(self._device, torch.float64) for loss in losses])
+        mark = torch.tensor(_mark(about), dtype=torch.float64, device=self._device)
+        table = self._exchange(torch.stack([own.mean(), mark]))
+        self._unread.append(table[:, 1])
+        if self._device.type == "cpu" or len(self._unread) >= _BETWEEN_READINGS:
+            unread, self._unread = self._unread, []
+            for marks in torch.stack(unread).tolist():
+                self._compare(marks, "decisions", about)
+        return [table[:, 0].sum() / self.count]
+
+    def refuse_differences(self, what: str, *about: object) -> None:
+        """Refuse ranks that do not have something in common.
+
+        Raises:
+            RanksError: naming what, and the ranks.
+        """
+        if self.count > 1:
+            table = self._exchange(torch.tensor([0.0, _mark(about)], dtype=torch.float64)).tolist()
+            self._compare([mark for _, mark in table], what, about)
+
+    def note_step(self) -> None:
+        """Count a step; now and then compare the weights of all ranks."""
+        self._steps += 1
+        if self._steps % _BETWEEN_COMPARISONS == 0:
+            self.compare_weights()
+
+    @torch.no_grad()
+    def compare_weights(self) -> None:
+        """Refuse ranks that have different weights; shards are different by nature.
+
+        Raises:
+            RanksError: if they have.
+        """
+        whole = [p for p in parameters_of(self._base) if type(p) in (Tensor, torch.nn.Parameter)]
+        sums = torch.stack([_sum_of_bits(p) for p in whole]).tolist() if whole else []
+        self.refuse_differences("weights", *sums)
+
+    def _exchange(self, numbers: Tensor) -> Tensor:
+        """Return the numbers of every rank, a row each."""
+        numbers = numbers.to(self._device)
+        table = [torch.empty_like(numbers) for _ in range(self.count)]
+        distributed.all_gather(table, numbers, group=self._group)
+        return torch.stack(table)
+
+    def _compare(self, marks: list[float], what: str, about: tuple[object, ...]) -> None:
+        others = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
+        if others:
+            raise RanksError(
+                f"{self._owner}.step: all ranks must have the same {what}, got others on "
+                f"{_named(others)} than on rank 0 (here, on rank {self.rank}: {_short(about)}). "
+                f"{_ADVICE[what]}"
+            )
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ranks:
+        ranks = Ranks(self._owner, copy.deepcopy(self._base, memo), self._group)
+        memo[id(self)] = ranks
+        return ranks
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._group is not None:
+            raise TypeError(
+                f"{self._owner}: a tuner with process_group=... cannot be pickled, for the group "
+                "belongs to this process; save its state_dict()"
+            )
+        return {"_owner": self._owner, "_base": self._base}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["_owner"], state["_base"])  # type: ignore[misc]
+
+
+_ADVICE = {
+    "decisions": "Construct the tuner alike on every rank (seed, H, total_steps) and call step "
+    "equally often",
+    "models": "Build the same model on every rank, and give the tuner its parameters in the same "
+    "order",
+    "weights": "Wrap the model in DistributedDataParallel, which starts all ranks with the weights "
+    "of rank 0 and keeps them alike, or seed torch alike before it is built",
+    "seeds": "Give the tuner the same seed on every rank",
+}
+
+
+def _mark(about: tuple[object, ...]) -> float:
+    """Return a number that differs where a description does; small enough to be exact."""
+    return float(zlib.crc32(repr(about).encode()))
+
+
+def _sum_of_bits(tensor: Tensor) -> Tensor:
+    """Return the sum of the bits of a tensor, taken as whole numbers: no order changes it."""
+    values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    bits = values.detach().contiguous().view(kinds[values.element_size()])
+    return bits.sum(dtype=torch.int64)
+
+
+def _named(ranks: list[int]) -> str:
+    shown = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
+
+
+def _short(about: tuple[object, ...]) -> str:
+    text = ", ".join(map(str, about))
+    return text if len(text) <= 200 else text[:200] + " ..."
