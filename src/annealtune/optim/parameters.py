@@ -15,6 +15,15 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
     return parameters
 
 
+def gathered(tensor: Tensor) -> Tensor:
+    """Return all of a tensor: of one that is sharded, torch reads the part of this process alone.
+
+    All processes must call it together.
+    """
+    full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return full
+
+
 def modules_of(model: nn.Module | None) -> list[nn.Module]:
     """Return a model with everything in it; nothing where there is none."""
     return [] if model is None else list(model.modules())
@@ -27,12 +36,12 @@ def gradients_of(optimizer: Optimizer) -> list[Tensor]:
 
 def has_gradient(optimizer: Optimizer) -> bool:
     """Tell whether a gradient is there that is not zero."""
-    return any(bool(_values(gradient).any()) for gradient in gradients_of(optimizer))
+    return any(bool(gathered(_values(g).any())) for g in gradients_of(optimizer))
 
 
 def gradients_are_finite(optimizer: Optimizer) -> bool:
     """Tell whether no gradient is NaN or infinite: one that overflowed makes no step."""
-    return all(bool(_values(g).isfinite().all()) for g in gradients_of(optimizer))
+    return all(bool(gathered(_values(g).isfinite().all())) for g in gradients_of(optimizer))
 
 
 def check_gradients(owner: str, optimizer: Optimizer) -> None:

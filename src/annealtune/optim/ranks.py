@@ -75,7 +75,7 @@ class Ranks:
         self.rank = distributed.get_rank(self._group)
         if self.count == 1:
             return
-        if distributed.get_backend(self._group) not in ("gloo", "mpi", "fake"):
+        if distributed.get_backend(self._group) not in ("gloo", "mpi"):
             self._device = parameters_of(self._base)[0].device
         self.refuse_differences("models", *(tuple(p.shape) for p in parameters_of(self._base)))
         self.compare_weights()

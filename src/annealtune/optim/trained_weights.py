@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.optim.evaluation import guards
-from annealtune.optim.parameters import modules_of, parameters_of
+from annealtune.optim.parameters import gathered, modules_of, parameters_of
 
 
 class PutAside:
@@ -89,7 +89,7 @@ def _are_equal(one: Tensor, other: Tensor) -> bool:
     """Compare bit for bit, but NaN is NaN."""
     if torch.equal(one, other):
         return True
-    return bool(((one == other) | (one.isnan() & other.isnan())).all())
+    return bool(gathered(((one == other) | (one.isnan() & other.isnan())).all()))
 
 
 def check(owner: str, base: Optimizer, state: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from annealtune.optim import trained_weights
 from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
-from annealtune.optim.parameters import parameters_of
+from annealtune.optim.parameters import gathered, parameters_of
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trained_weights import PutAside
@@ -181,7 +181,7 @@ class OptimizerWrapper(Optimizer):
         if self.base.state or any(float(group.get("lr", 0)) for group in self.base.param_groups):
             return False
         gradients = [p.grad for p in parameters_of(self.base) if p.requires_grad]
-        return all(g is not None and not g.any() for g in gradients)
+        return all(g is not None and not gathered(g.any()) for g in gradients)
 
     def _refuse_pending(self, method: str) -> None:
         """Raise if the weights are not those that are trained: tentative ones, or an average."""

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from annealtune import SGDSA, EmbeddedTuner, SelfTuner, StochasticSA, grid
-from annealtune.errors import RanksError
 
 SAMPLES = 24  # of a global minibatch: 1, 2, 3 or 4 ranks have equal parts
 RATES = grid(lr=[30.0, 10.0, 1.0, 0.1])  # the largest of them are rejected often
@@ -46,7 +45,7 @@ def minibatches(steps: int, *, own: bool = True) -> Iterator[tuple[Tensor, Tenso
 
 
 def wrapped(net: nn.Module, kind: str) -> nn.Module:
-    if kind == "fsdp":
+    if kind == "fsdp" and ranks() > 1:
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
@@ -56,6 +55,14 @@ def wrapped(net: nn.Module, kind: str) -> nn.Module:
                 fully_shard(layer, mesh=mesh)
         return fully_shard(net, mesh=mesh)
     return DistributedDataParallel(net) if ranks() > 1 else net
+
+
+def exchanging(model: nn.Module, wanted: bool) -> contextlib.AbstractContextManager[Any]:
+    if hasattr(model, "set_requires_gradient_sync"):
+        model.set_requires_gradient_sync(wanted)
+    elif isinstance(model, DistributedDataParallel) and not wanted:
+        return model.no_sync()
+    return contextlib.nullcontext()
 
 
 def make_tuner(kind: str, net: nn.Module, steps: int, **options: Any) -> Any:
@@ -114,8 +121,7 @@ def train(
         else:
             parts = list(zip(x.chunk(accumulate), y.chunk(accumulate), strict=True))
             for number, part in enumerate(parts, 1):
-                quiet = isinstance(model, DistributedDataParallel) and number < accumulate
-                with model.no_sync() if quiet else contextlib.nullcontext():
+                with exchanging(model, number == accumulate):
                     loss = compute_loss(*part)
                     if kind != "ssa":
                         (loss / accumulate).backward()
@@ -131,3 +137,173 @@ def train(
         "verdicts": verdicts,
         "rate": getattr(tuner, "rate", math.nan),
     }
+
+
+def disagree(what: str) -> None:
+    """Train ranks that have something in common no longer."""
+    net = make_net()
+    steps, seed, rates = 300, 0, RATES
+    if what == "weights" and rank() == 1:
+        net[0].weight.data[0, 0] += 1e-12
+    if what == "seed":
+        seed = rank()
+    if what == "H" and rank() == 1:
+        rates = grid(lr=[30.0, 10.0, 1.0, 0.11])
+    if what == "length":
+        steps += 60 * rank()
+    if what == "model" and rank() == 1:
+        net = nn.Sequential(nn.Linear(6, 17), nn.Tanh(), nn.Linear(17, 3)).double()
+    if what in ("H", "seed of a tuner with H"):
+        seed = rank() if what != "H" else 0
+        tuner = SGDSA(net, rates, total_steps=steps, seed=seed)
+    else:
+        tuner = make_tuner("self-adamw", net, steps, seed=seed)
+    for number, (x, y) in enumerate(minibatches(300, own=False)):
+        tuner.step(lambda: F.cross_entropy(net(x), y))
+        if what == "drift" and number == 100 and rank() == 1:
+            net[0].weight.data[0, 0] += 1e-12
+
+
+def break_on_one_rank(kind: str, places: list[int]) -> dict[str, Any]:
+    """Give rank 1 a minibatch whose loss is NaN, at some steps."""
+    net = make_net()
+    model = wrapped(net, "ddp")
+    tuner = make_tuner(kind, model, 300)
+    compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
+    raised = []
+    for number, (x, y) in enumerate(minibatches(300)):
+        if number in places and rank() == 1:
+            x = x * math.nan
+        try:
+            compute_loss(x, y).backward()
+            tuner.step()
+        except ArithmeticError as error:
+            raised.append((number, type(error).__name__))
+        tuner.zero_grad()
+    return {
+        "digest": digest(net),
+        "raised": raised,
+        "decisions": decisions_of(tuner),
+        "finite": all(bool(w.isfinite().all()) for w in weights_of(net)),
+    }
+
+
+def alone() -> dict[str, Any]:
+    """Train a run of its own on every rank."""
+    groups = [distributed.new_group([n]) for n in range(ranks())]
+    net = make_net()
+    torch.manual_seed(rank())
+    nn.init.normal_(net[0].weight)
+    tuner = make_tuner("sgd-sa", net, 60, seed=rank(), process_group=groups[rank()])
+    for x, y in minibatches(60):
+        tuner.step(lambda: F.cross_entropy(net(x), y))
+    return {"digest": digest(net), "decisions": decisions_of(tuner)}
+
+
+def uneven(kind: str) -> dict[str, Any]:
+    """Train on parts of different sizes, each loss weighted by its share of the samples."""
+    net = make_net()
+    model = wrapped(net, "ddp")
+    tuner = make_tuner(kind, model, 240)
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(model(x), y) * (len(x) * ranks() / SAMPLES)
+
+    compute_loss = tuner.record(loss_of)
+    for x, y in minibatches(240, own=False):
+        first = SAMPLES // 4 if ranks() > 1 else SAMPLES
+        part = slice(0, first) if rank() == 0 else slice(first, None)
+        compute_loss(x[part], y[part]).backward()
+        tuner.step()
+        tuner.zero_grad()
+    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+
+
+def resume(kind: str, around: str, at: int, steps: int = 240) -> dict[str, str]:
+    """Train at a stretch, and once more with everything saved and loaded in between."""
+    import copy
+    import io
+
+    digests = {}
+    for way in ("at a stretch", "resumed"):
+        net = make_net()
+        model = wrapped(net, around)
+        tuner = make_tuner(kind, model, steps)
+        compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
+        for number, (x, y) in enumerate(minibatches(steps)):
+            if way == "resumed" and number == at:
+                buffer = io.BytesIO()
+                torch.save((net.state_dict(), tuner.state_dict()), buffer)
+                buffer.seek(0)
+                net = make_net()
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p.zero_()
+                model = wrapped(net, around)
+                tuner = make_tuner(kind, model, steps)
+                weights, state = torch.load(buffer, weights_only=False)
+                net.load_state_dict(weights)
+                tuner.load_state_dict(copy.deepcopy(state))
+                compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
+            compute_loss(x, y).backward()
+            tuner.step()
+            tuner.zero_grad()
+        digests[way] = digest(net)
+    return digests
+
+
+def with_batchnorm(steps: int = 40) -> dict[str, Any]:
+    """Train with an accept test that accepts everything, and by plain SGD in DDP."""
+    found = {}
+    for kind in ("tuner", "plain"):
+        torch.manual_seed(3)
+        net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
+        net = net.double()
+        model = DistributedDataParallel(net)
+        if kind == "tuner":
+            optimizer = SGDSA(model, {"lr": [0.1]}, temperature=math.inf)
+        else:
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for x, y in minibatches(steps):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            if kind == "tuner":
+                optimizer.step(loss=loss, probe=lambda: F.cross_entropy(model(x), y))
+            else:
+                optimizer.step()
+        found[kind] = [value.clone() for value in net.state_dict().values()]
+    return found
+
+
+def inside_ddp(steps: int = 240) -> dict[str, Any]:
+    """Record what DDP's own forward calls, as frameworks do that run a whole step in there."""
+    net = make_net()
+
+    class Step(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+
+        def forward(self, x: Tensor, y: Tensor) -> Tensor:
+            return compute_loss(x, y)
+
+    module = Step()
+    model = wrapped(module, "ddp")
+    tuner = make_tuner("self-adamw", module, steps)
+    compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
+    for x, y in minibatches(steps):
+        model(x, y).backward()
+        tuner.step()
+        tuner.zero_grad()
+    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+
+
+def blind() -> None:
+    """Make plain steps without any loss."""
+    net = make_net()
+    tuner = make_tuner("self-adamw", net, 8)
+    for x, y in minibatches(8, own=False):
+        F.cross_entropy(net(x), y).backward()
+        tuner.step() if not tuner.is_racing else tuner.step(loss=1.0, probe=lambda: 1.0)
+        tuner.zero_grad()

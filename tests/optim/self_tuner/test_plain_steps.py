@@ -9,6 +9,7 @@ from annealtune import SelfTuner, Setting
 from annealtune.annealing.race import allowance
 from annealtune.optim.evaluation.minibatch import ClosureMinibatch
 from annealtune.optim.options.group_rates import GroupRates
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.race import Race
 
 AFTER = 500
@@ -128,7 +129,8 @@ def test_a_race_of_one_arm_is_a_plain_run(
     base = make_base(net, kind)
     setting = Setting({"lr": 0.03})
     write = GroupRates("SelfTuner", base).apply
-    race = Race(base, net, [setting], write, allowance(None), began=0, say=pytest.fail)
+    ranks = Ranks("SelfTuner", base)
+    race = Race(base, net, [setting], write, allowance(None), began=0, say=pytest.fail, ranks=ranks)
     for x, y in batches:
         minibatch = ClosureMinibatch("SelfTuner", lambda: loss_function(net)(x, y), base)  # noqa: B023
         minibatch.first()

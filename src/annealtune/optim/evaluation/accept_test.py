@@ -126,10 +126,6 @@ class AcceptTest:
 
         Broken weights show in a loss; an objective such as the accuracy would not tell.
         """
-        value = self._measure()
-        return self._ranks.mean(value, "after", *self._about) if self._ranks.count > 1 else value
-
-    def _measure(self) -> float:
         with self._probe.replay(
             self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
         ):
@@ -137,9 +133,13 @@ class AcceptTest:
             if self._evaluates_loss:
                 loss, *judged = self._parts(result)
                 value = scalar(self._owner, "closure", loss)
-                return self._judged(*judged) if judged and math.isfinite(value) else value
-            value = scalar(self._owner, "objective", result)
-        return value if self._probe.weights_are_finite() else math.nan
+                if judged and math.isfinite(value):
+                    value = self._judged(*judged)
+            else:
+                value = scalar(self._owner, "objective", result)
+        if not self._evaluates_loss and not self._probe.weights_are_finite():
+            value = math.nan
+        return self._ranks.mean(value, "after", *self._about) if self._ranks.count > 1 else value
 
     def _parts(self, result: Any) -> tuple[Any, ...]:
         """Return the loss and, where a judge needs them, outputs and targets."""

@@ -214,7 +214,8 @@ class RecordedMinibatch:
         self._base.zero_grad()
         losses = []
         for call in self._calls:
-            with torch.enable_grad(), call.exchanging():
+            alike = call.exchanges.again() if call.exchanges else contextlib.nullcontext()
+            with torch.enable_grad(), alike:
                 loss = call.again()
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())

@@ -12,7 +12,6 @@ import contextlib
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 import torch
@@ -43,13 +42,13 @@ class Call:
         self._owner = owner
         self._compute = compute
         self._wrapper = DistributedDataParallel._active_ddp_module  # whose forward this is part of
-        self._exchanges: Exchanges | None = None
+        self.exchanges: Exchanges | None = None  # whether its gradient was to be exchanged
         self.start = RandomState.capture()
         self._autocast = autocast.present()
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
         if wrappers.modules:  # the forward may have been the first to show one
-            self._exchanges = wrappers.present()
+            self.exchanges = wrappers.present()
         self.loss = _loss_of(owner, self.result)
         if not differentiated:
             self.loss = self.loss.detach()
@@ -72,6 +71,11 @@ class Call:
         """Whether its backward was made."""
         return self.factor is not None
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether FSDP2 keeps its gradient to itself until a later one is exchanged."""
+        return self.exchanges is not None and self.exchanges.withhold
+
     def again(self) -> Tensor:
         """Compute the loss at the weights as they are now, with the same random numbers."""
         with contextlib.ExitStack() as stack:
@@ -81,10 +85,6 @@ class Call:
             if self._wrapper is not None:
                 return _loss_of(self._owner, through(self._wrapper, self._compute))
             return _loss_of(self._owner, self._compute())
-
-    def exchanging(self) -> AbstractContextManager[None]:
-        """Exchange gradients with other ranks as it did, or not: around its backward too."""
-        return contextlib.nullcontext() if self._exchanges is None else self._exchanges.again()
 
 
 class Recorder:
@@ -190,7 +190,7 @@ class Recorder:
     def _forget_reset(self) -> None:
         """Forget calls whose gradients are gone: ``model.zero_grad()`` tells nobody."""
         is_done = self._differentiates and any(call.is_done for call in self._calls)
-        if is_done and not gradients_of(self._base):
+        if is_done and not gradients_of(self._base) and not self._calls[-1].is_withheld:
             self.forget_done()
 
     def forget_done(self) -> None:

@@ -58,6 +58,11 @@ class Exchanges:
     def __init__(self, holders: list[tuple[Any, str]]) -> None:
         self._flags = [(holder, name, getattr(holder, name)) for holder, name in holders]
 
+    @property
+    def withhold(self) -> bool:
+        """Whether FSDP2 keeps gradients to itself meanwhile."""
+        return any(name == _OF_FSDP[0] and not flag for _, name, flag in self._flags)
+
     def put_back(self) -> None:
         """Make it what it was."""
         for holder, name, flag in self._flags:

@@ -76,7 +76,8 @@ class Arms:
             )
 
     def _marks(self) -> list[tuple[int, int]]:
-        return [(p._version, p.data_ptr()) for p in parameters_of(self._base)]
+        weights = parameters_of(self._base)
+        return [(p._version, getattr(p, "_local_tensor", p).data_ptr()) for p in weights]
 
     def _copy(self) -> RunState:
         return RunState(self._base, self._model, on_host=self._on_host)

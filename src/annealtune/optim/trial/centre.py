@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.options.group_rates import GroupRates
-from annealtune.optim.parameters import parameters_of
+from annealtune.optim.parameters import gathered, parameters_of
 from annealtune.optim.trial.snapshot import Snapshot
 
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
@@ -73,6 +73,11 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     return rate if rate < _LARGEST else _FIRST_TRY  # nothing moves the weights
 
 
+def _square(tensor: Tensor) -> float:
+    """Return the sum of squares: unlike a mean, shards of different sizes add up to it."""
+    return float(gathered(tensor.abs().double().square().sum()))
+
+
 def _relative_change(parameters: list[Tensor], weights: list[Tensor]) -> float:
     """Return the root mean square of the changes, each tensor's in units of its own size."""
     pairs = zip(parameters, weights, strict=True)
@@ -80,8 +85,7 @@ def _relative_change(parameters: list[Tensor], weights: list[Tensor]) -> float:
     total, count = 0.0, 0
     for parameter, before in [(p, w) for p, w in moved if p.dim() >= 2] or moved:
         fan_in = max(parameter.numel() // parameter.shape[0], 1) if parameter.dim() >= 2 else 1
-        size = max(float(before.abs().double().square().mean()), _LEAST_VARIANCE / fan_in)
-        change = float((parameter - before).abs().double().square().mean())
-        total += change / size * parameter.numel()
+        size = max(_square(before) / before.numel(), _LEAST_VARIANCE / fan_in)
+        total += _square(parameter - before) / size
         count += parameter.numel()
     return math.sqrt(total / count) if count else 0.0

@@ -22,6 +22,7 @@ from annealtune.optim.evaluation.objectives import Objective
 from annealtune.optim.evaluation.probe import unchanged
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.parameters import (
+    gathered,
     gradients_are_finite,
     gradients_of,
     modules_of,
@@ -233,7 +234,7 @@ class Race:
         """
         if self.standings.minibatches > 0 or self._norms == ():
             return
-        norms = [float(gradient.norm()) for gradient in gradients_of(self._base)]
+        norms = [float(gathered(gradient.norm())) for gradient in gradients_of(self._base)]
         known, self._norms = self._norms, tuple(norms) if is_first else ()
         if known is not None and not is_first and not _are_close(known, norms):
             self._say(

@@ -196,6 +196,13 @@ def check_state(base: Optimizer, model: nn.Module | None, state: Mapping[str, An
     buffers = {name: b.shape for name, b in _buffers(base, model).items()}
     saved = {name: b.shape for name, b in state["buffers"].items() if name in buffers}
     same_buffers = all(buffers[name] == shape for name, shape in saved.items())
+    shards, saved_shards = ([_shards(w) for w in ws] for ws in (_weights(base), state["weights"]))
+    if shards != saved_shards and len(shards) == len(saved_shards):
+        raise ValueError(
+            "load_state_dict: the state of a race must come from a run that was sharded over as "
+            f"many processes, here {shards[0]}, got {saved_shards[0]}; load it as it was saved, or "
+            "save between races: opt.is_racing tells"
+        )
     if [w.shape for w in state["weights"]] != own or not same_buffers:
         raise ValueError(
             "load_state_dict: the state of a race must come from a run with the same weights "
@@ -212,6 +219,12 @@ def _placed(name: str, value: Any, parameter: Tensor, group: Mapping[str, Any]) 
     if not isinstance(value, Tensor) or (name == "step" and not on_device):
         return value
     return value.to(parameter.device)
+
+
+def _shards(tensor: Tensor) -> int:
+    """Return over how many processes a tensor is sharded."""
+    mesh = getattr(tensor, "device_mesh", None)
+    return 1 if mesh is None else int(mesh.size())
 
 
 def _weights(base: Optimizer) -> list[Tensor]:
@@ -233,8 +246,9 @@ def _buffers(base: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
 
 
 def _storage(tensor: Tensor) -> int:
-    """Return where the values of a tensor lie; tensors of no values lie nowhere."""
-    return tensor.untyped_storage().data_ptr() or id(tensor)
+    """Return where the values of a tensor, or of its shard here, lie; no values lie nowhere."""
+    values = getattr(tensor, "_local_tensor", tensor)
+    return values.untyped_storage().data_ptr() or id(tensor)
 
 
 def _options(group: dict[str, Any]) -> dict[str, Any]:
