@@ -74,6 +74,7 @@ def _run(arguments: list[str], *, debug: bool) -> Any:
     sys.path.append("")
 
     from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
+    from annealtune.training import launch
 
     try:
         _check_command(arguments)
@@ -81,11 +82,27 @@ def _run(arguments: list[str], *, debug: bool) -> Any:
         with waiting("starting") if _is_slow(words) else nullcontext():
             return _call(words)
     except RunStoppedError as error:
-        return _fail(str(error), error.signal_number and 128 + error.signal_number)
+        code = error.signal_number and 128 + error.signal_number
+        return _fail(str(error), code) if launch.is_first() else code
     except (AnnealtuneError, OSError) as error:
         if debug:
             raise
+        if not _has_something_to_say(error):
+            return 2 if isinstance(error, ConfigError) else 1
         return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
+
+
+def _has_something_to_say(error: Exception) -> bool:
+    """Tell whether an error is news: of several processes the first speaks for all.
+
+    Until they have joined, all of them fail alike.
+    """
+    from annealtune.training import launch
+
+    if launch.is_first():
+        return True
+    world: Any = sys.modules.get("annealtune.training.world")
+    return world is not None and world.has_joined and not isinstance(error, world.FollowedError)
 
 
 def _call(words: list[str]) -> Any:
@@ -164,8 +181,14 @@ def _check_command(arguments: list[str]) -> None:
         ConfigError: with the nearest one.
     """
     from annealtune.errors import ConfigError, did_you_mean
+    from annealtune.training import launch
 
     name = arguments[0] if arguments else "--help"
+    if name in COMMANDS and name != "train" and launch.planned_size() > 1:
+        raise ConfigError(
+            f"annealtune {name}: is for one process, got {launch.planned_size()} of them; call it "
+            "without torchrun"
+        )
     if not name.startswith("-") and name not in COMMANDS:
         hint = did_you_mean(name, [*COMMANDS, "--help", "--version"])
         raise ConfigError(

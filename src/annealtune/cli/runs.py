@@ -24,6 +24,7 @@ from annealtune.cli.flags import (
 from annealtune.cli.help import MethodCommand
 from annealtune.cli.waiting import waiting
 from annealtune.errors import ConfigError
+from annealtune.training import launch
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
@@ -113,13 +114,16 @@ def train(
     open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
-    goes_on = resume or resume_or_start
+    goes_on = resume or resume_or_start or launch.is_restarted()
     if resume and out is not None:
         _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
     short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
     config = _read_config(experiment, flags, set_, short)
+    if not launch.is_first():
+        _follow(config, stop_after)
+        return
     run_dir = out or _choose_directory(config, goes_on)
     if resume:
         _require_begun(run_dir)
@@ -157,6 +161,15 @@ def train(
             typer.echo(f"page: {page.page}")
         else:
             typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
+
+
+def _follow(config: RunConfig, stop_after: int | None) -> None:
+    """Train with the first process of several, which knows the directory and says what happens."""
+    with stop_once_begun() as stop:
+        from annealtune.training import run
+
+        stop.after_epoch = stop_after
+        run(config, Path(), stop=stop)
 
 
 @app.command(cls=MethodCommand)

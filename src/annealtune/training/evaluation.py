@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.training.task import Task
+from annealtune.training.world import World
 
 
 class Scores(NamedTuple):
@@ -40,6 +42,15 @@ class Scores(NamedTuple):
         return named if self.accuracy is None else {**named, f"{part}_accuracy": self.accuracy}
 
 
+class _Found(NamedTuple):
+    """What was found on one minibatch: the sum of its losses, and how many of what there were."""
+
+    loss: float
+    targets: int
+    samples: int
+    correct: int
+
+
 def rank(accuracy: float | None, loss: float | None) -> tuple[float, float]:
     """Return what is compared to find the best epoch: accuracy first, then the lower loss.
 
@@ -55,29 +66,37 @@ def evaluate(
     autocast: Callable[[], AbstractContextManager[object]],
     task: Task,
     before_batch: Callable[[], None] = lambda: None,
+    world: World | None = None,
 ) -> Scores:
     """Score a model; its mode and torch's random numbers are as before afterwards.
 
-    What ``before_batch``, called before every minibatch, raises ends the evaluation.
+    What ``before_batch``, called before every minibatch, raises ends the evaluation. The processes
+    of a world take turns with the minibatches; each returns the scores over all of them.
     """
     training, random_state = model.training, RandomState.capture()
+    world = world or World()
     model.eval()
-    samples, count, correct, loss, batch_means = 0, 0, 0, 0.0, 0.0
+    found: list[_Found] = []
     try:
-        for inputs, targets in batches:
+        for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
             before_batch()
             with autocast():
                 outputs = task.arranged(model(inputs))
             total = task.loss(outputs.float(), targets, reduction="sum").item()
-            loss += total
-            batch_means += total / targets.numel()
-            if task.has_accuracy:
-                correct += int((outputs.argmax(1) == targets).sum())
-            samples += len(targets)
-            count += targets.numel()
+            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
+            found.append(_Found(total, targets.numel(), len(targets), correct))
     finally:
         model.train(training)
         random_state.restore()  # a model may draw in evaluation too
+    found = world.merge(found)
+    loss, batch_means = 0.0, 0.0
+    for minibatch in found:
+        loss += minibatch.loss
+        batch_means += minibatch.loss / minibatch.targets
+    count, samples, correct = (
+        sum(getattr(minibatch, name) for minibatch in found)
+        for name in ("targets", "samples", "correct")
+    )
     if count == 0:
         return Scores(math.nan, math.nan if task.has_accuracy else None, math.nan)
     accuracy = correct / count if task.has_accuracy else None

@@ -23,6 +23,7 @@ from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import read_json, write_atomically, write_json
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
+from annealtune.training.world import World, joined
 
 # What the last epoch's record and the result have in common, where the method has it.
 _ALSO_IN_RESULT = (
@@ -62,17 +63,28 @@ def run(
         RunError: if directory, lock, checkpoint or disk fail.
         RunStoppedError: if the run was asked to stop; its state is saved.
     """
-    directory = RunDirectory(run_dir)
-    with directory.locked():
-        if not (directory.has_begun and resume):
-            directory.check_free()
-        config = _resolve(config, directory)
-        finished = directory.result()
-        if finished is not None:
-            return finished
-        training = _Run(config, directory, progress or Progress(), stop or StopRequest(), command)
-        with training.events:
-            return training.complete()
+    with joined(config.device) as world:
+        directory = RunDirectory(world.of_first(lambda: run_dir))
+        shown = progress if world.is_first and progress is not None else Progress()
+        with contextlib.ExitStack() as held:
+            # The first process works in the directory, for all.
+            world.of_first(lambda: held.enter_context(directory.locked()))
+            config, finished = world.of_first(lambda: _opened(config, directory, resume=resume))
+            _check_device(config)
+            if finished is not None:
+                return finished
+            training = _Run(config, directory, shown, stop or StopRequest(), command, world)
+            with training.events:
+                return training.complete()
+
+
+def _opened(
+    config: RunConfig, directory: RunDirectory, *, resume: bool
+) -> tuple[RunConfig, dict[str, Any] | None]:
+    """Return the config of the run as it is settled there, and its result if it is finished."""
+    if not (directory.has_begun and resume):
+        directory.check_free()
+    return _resolve(config, directory), directory.result()
 
 
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
@@ -102,23 +114,33 @@ class _Run:
         progress: Progress,
         stop: StopRequest,
         command: str | None,
+        world: World,
     ) -> None:
         self.config = config
         self.directory = directory
         self.progress = progress
         self.stop = stop
-        self.session = _session(config, progress)
+        self.world = world
+        self.session = _session(config, progress, world)
         self._load()
         self._races_told = len(self.session.method.races)
         stop.begin()
-        self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
+        self.events: EventFile | contextlib.nullcontext[None] = contextlib.nullcontext()
+        if world.is_first:
+            self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
+            self._begin_directory(command)
+        world.wishes = lambda: (stop.signal_number or 0, self._is_time_to_save())
+        self._saved_at = time.monotonic()
+
+    def _begin_directory(self, command: str | None) -> None:
+        config, directory = self.config, self.directory
         if not directory.has_begun:
             facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}
+            facts |= {} if self.world.size == 1 else {"processes": self.world.size}
             facts |= {} if command is None else {"command": command}
             text = config.to_toml(facts)
             write_atomically(directory.config_file, text.encode())
         directory.note_task(self.session.task)
-        self._saved_at = time.monotonic()
 
     def complete(self) -> dict[str, Any]:
         session = self.session
@@ -146,6 +168,8 @@ class _Run:
 
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
+        # As the next forward of DDP would do: the statistics of BatchNorm are those of the first.
+        self.world.share_first(list(session.model.buffers()))
         try:
             last_weights = session.last_scores(self._leave_saved_if_asked)
             with session.judged():
@@ -153,7 +177,8 @@ class _Run:
                 if session.best.is_beaten_by(validation) or session.epoch == 0:
                     best = Best(session.epoch + 1, validation.accuracy, validation.loss)
                     facts = {"epoch": best.epoch, **validation.named("validation")}
-                    self.directory.save_best(session.model, facts)
+                    if self.world.is_first:
+                        self.directory.save_best(session.model, facts)
                     session.best = best
         except RunStoppedError:
             self._save()  # only now: the evaluation has put everything back as it was
@@ -161,19 +186,22 @@ class _Run:
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
-        self.directory.metrics.append(record)
-        if moves["settings"]:
-            self.directory.moves.append(moves)
-        self.events.add(record)
+        if self.world.is_first:
+            self.directory.metrics.append(record)
+            if moves["settings"]:
+                self.directory.moves.append(moves)
+        if isinstance(self.events, EventFile):
+            self.events.add(record)
         self._save()
         self.progress.epoch(record)
 
     def _finish(self) -> dict[str, Any]:
         """Look at the test set, once, with the best weights."""
         session = self.session
-        last = self.directory.metrics.read()[-1]
+        last = self.world.of_first(lambda: self.directory.metrics.read()[-1])
         races = [race.to_dict() for race in session.method.races]
-        facts = self.directory.load_best(session.model)
+        facts = self.world.of_first(lambda: self.directory.load_best(session.model))
+        self.world.share_first([*session.model.parameters(), *session.model.buffers()])
         test = session.score(session.test_batches, self._leave_saved_if_asked)
         result: dict[str, Any] = {
             "epochs": session.epoch,
@@ -193,14 +221,19 @@ class _Run:
             "backwards": session.backwards,
             "training_seconds": session.seconds,
         }
+        return self.world.of_first(lambda: self._write_result(result))
+
+    def _write_result(self, result: dict[str, Any]) -> dict[str, Any]:
         write_json(self.directory.result_file, result)
         return read_json(self.directory.result_file)  # the same whether it is new or not
 
     def _load(self) -> None:
         """Continue from the newest good checkpoint; forget what was recorded after it."""
         directory = self.directory
-        state = directory.checkpoints.load(self.progress.warn)
+        state = self.world.of_first(lambda: directory.checkpoints.load(self.progress.warn))
         sizes = [0, 0] if state is None else self._restore(state)
+        if not self.world.is_first:
+            return
         files = list(zip((directory.metrics, directory.moves), sizes, strict=True))
         for records, size in files:
             records.check_reaches(size)
@@ -210,6 +243,12 @@ class _Run:
 
     def _restore(self, state: dict[str, Any]) -> list[int]:
         """Put the session where it was saved; return how long the records were then."""
+        before = len(state.get("ranks", [None]))
+        if before != self.world.size:
+            self.progress.warn(
+                f"{self.directory.path}: was saved by {_processes(before)} and goes on with "
+                f"{self.world.size}: the same minibatches, other random numbers in dropout"
+            )
         try:
             self.session.load_state_dict(state)
             return [int(size) for size in state["record_sizes"]]
@@ -221,24 +260,35 @@ class _Run:
             ) from error
 
     def _save(self) -> None:
-        sizes = [self.directory.metrics.size(), self.directory.moves.size()]
-        state = {**self.session.state_dict(), "record_sizes": sizes}
-        self.directory.checkpoints.save(self.session.step, state)
+        state = self.session.state_dict()
+        if self.world.is_first:
+            state["record_sizes"] = [self.directory.metrics.size(), self.directory.moves.size()]
+            self.directory.checkpoints.save(self.session.step, state)
         self._saved_at = time.monotonic()
 
     def _save_if_due(self) -> None:
         every = self.config.checkpoint_every
         if every.endswith("m"):
-            due = time.monotonic() - self._saved_at >= 60 * int(every[:-1])
+            several = self.world.size > 1  # the clocks of several processes differ
+            due = self.world.is_save_due if several else self._is_time_to_save()
         else:
             due = every != "epoch" and self.session.step % int(every) == 0
         if due:
             self._save()
 
+    def _is_time_to_save(self) -> bool:
+        every = self.config.checkpoint_every
+        if not every.endswith("m"):
+            return False
+        return time.monotonic() - self._saved_at >= 60 * int(every[:-1])
+
     def _leave_if_asked(self) -> None:
-        if self.stop.signal_number is not None:
+        asked = self.stop.signal_number
+        if self.world.size > 1:  # one of them was asked, and all have heard of it in this step
+            asked = self.world.signal_number or None
+        if asked is not None:
             self._save()
-            self._leave_saved_if_asked()
+            self._leave(asked, signal.Signals(asked).name)
 
     def _leave_if_far_enough(self) -> None:
         """Leave between two epochs, where everything is saved already."""
@@ -246,7 +296,8 @@ class _Run:
             self._leave(0, "far enough")
 
     def _leave_saved_if_asked(self) -> None:
-        if self.stop.signal_number is not None:
+        """Leave in the middle of an evaluation; several processes go on to their next step."""
+        if self.stop.signal_number is not None and self.world.size == 1:
             self._leave(self.stop.signal_number, signal.Signals(self.stop.signal_number).name)
 
     def _leave(self, signal_number: int, reason: str) -> NoReturn:
@@ -278,18 +329,28 @@ def _warnings_told(progress: Progress) -> Iterator[None]:
         yield
 
 
-def _session(config: RunConfig, progress: Progress) -> Session:
+def _processes(count: int) -> str:
+    return "one process" if count == 1 else f"{count} processes"
+
+
+def _session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    with progress.downloading() as show:
-        dataset = data.load(
-            config.data,
-            data_dir=config.data_dir,
-            download=config.download,
-            image_size=config.image_size,
-            progress=show,
-        )
-    return Session(config, dataset)
+    world = world or World()
+
+    def load() -> data.Dataset:
+        with progress.downloading() as show:
+            return data.load(
+                config.data,
+                data_dir=config.data_dir,
+                download=config.download,
+                image_size=config.image_size,
+                progress=show,
+            )
+
+    first: list[data.Dataset] = []
+    world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
+    return Session(config, first[0] if first else load(), world)
 
 
 def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
@@ -303,8 +364,11 @@ def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
     resolved = config.model_copy(update=update)
     if stored is not None:
         directory.check_same(resolved)
-    if not is_available(resolved.device):
-        raise ConfigError(
-            f"device = {resolved.device!r}: is not available on this machine; take cpu or auto"
-        )
     return resolved
+
+
+def _check_device(config: RunConfig) -> None:
+    if not is_available(config.device):
+        raise ConfigError(
+            f"device = {config.device!r}: is not available on this machine; take cpu or auto"
+        )

@@ -28,6 +28,7 @@ from annealtune.training.fitting import check_task
 from annealtune.training.methods.counted_minibatch import CountedMinibatch
 from annealtune.training.methods.loop_options import LoopOptions
 from annealtune.training.storage.records import EpochTally
+from annealtune.training.world import World, check_processes
 
 # Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
 _RECALIBRATED_ON = 50
@@ -50,15 +51,24 @@ class Best:
 class Session:
     """Everything a checkpoint holds; the config has its device and thread count resolved.
 
+    Args:
+        config: of the run.
+        dataset: all of it, in every process.
+        world: the processes that share the minibatches.
+
     Raises:
         ConfigError: if model, data and config do not fit together.
     """
 
-    def __init__(self, config: RunConfig, dataset: data.Dataset) -> None:
+    def __init__(
+        self, config: RunConfig, dataset: data.Dataset, world: World | None = None
+    ) -> None:
         self.config = config
+        self.world = world = world or World()
+        check_processes(config, world.size)
         self.task = dataset.task
         check_task(config, self.task)
-        self.device = torch.device(config.device)
+        self.device = world.device(config.device)
         torch.manual_seed(config.seeds["init_seed"])
         self.model = models.build(config.model, self.task, pad=config.pad).to(self.device)
         self.channels_last = config.channels_last
@@ -67,9 +77,10 @@ class Session:
             self.channels_last = convolves and self.task.is_image
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.network = self.model
+        # Without gradients there is nothing for DDP to exchange.
+        self.network = self.model if config.method == "ssa" else world.wrap(self.model)
         if config.compile:
-            self.network = cast(nn.Module, torch.compile(self.model))
+            self.network = cast(nn.Module, torch.compile(self.network))
         augment = augmentation.by_name(config.augment)
         self.loop = LoopOptions(augment)
         self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
@@ -96,6 +107,7 @@ class Session:
         self.forwards = 0
         self.backwards = 0
         self.seconds = 0.0
+        world.seed_apart(config.seeds["init_seed"])
 
     def autocast(self) -> AbstractContextManager[object]:
         """Return the precision of a forward as a context."""
@@ -138,7 +150,7 @@ class Session:
 
     def score(self, batches: Iterable[Samples], check: Callable[[], None] = lambda: None) -> Scores:
         """Return the scores of the present weights on some minibatches."""
-        return evaluate(self.network, batches, self.autocast, self.task, check)
+        return evaluate(self.network, batches, self.autocast, self.task, check, self.world)
 
     def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
         """Return what the last weights score on the validation set, where an average is judged."""
@@ -177,6 +189,7 @@ class Session:
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
             "random": RandomState.capture()._asdict(),
+            **self._of_others(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -190,7 +203,20 @@ class Session:
         self.best = Best(**state["best"])
         self.epoch, self.step, self.forwards, self.backwards = state["counts"]
         self.seconds = state["seconds"]
-        RandomState(**state["random"]).restore()
+        self._restore_random(state)
+
+    def _of_others(self) -> dict[str, Any]:
+        """Return the random numbers of all processes, where there are several."""
+        if self.world.size == 1:
+            return {}
+        return {"ranks": self.world.collect(RandomState.capture()._asdict())}
+
+    def _restore_random(self, state: dict[str, Any]) -> None:
+        """Continue with the random numbers of this process; in another world begin new ones."""
+        own = state.get("ranks", [state["random"]])
+        RandomState(**own[self.world.rank if len(own) == self.world.size else 0]).restore()
+        if len(own) != self.world.size:
+            self.world.seed_apart(self.config.seeds["init_seed"], self.step)
 
     def _minibatches(self) -> Iterator[CountedMinibatch]:
         """Yield what is left of the epoch; the method settles first how images are changed."""
@@ -198,22 +224,28 @@ class Session:
         source = iter(self.train_batches)
         for _ in range(self.train_batches.left):
             self.method.prepare()
+            samples, weight = self.world.share(next(source))
             yield CountedMinibatch(
                 self.network,
                 self.task,
-                next(source),
+                samples,
                 next(held_out),
                 self.autocast,
                 self.loop.label_smoothing,
+                weight,
+                self.world.mean,
             )
         next(source, None)  # the end of this epoch is the start of the next one
 
     def _check_smallest_minibatches(self) -> None:
         """Find out before the first epoch whether a minibatch of one sample can be evaluated."""
         count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
-        if (count - 1) % batch_size == 0:
+        smallest = self.world.smallest_share(count % batch_size or batch_size)
+        if smallest == 1:
+            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
             self._check_one_sample(
-                f"batch_size = {batch_size}: the last minibatch of {count} samples has one sample",
+                f"batch_size = {batch_size}: the last minibatch of {count} samples has one "
+                f"sample{each}",
                 "choose another batch_size or train_size",
             )
         if self.held_out is not None and self.held_out.batch_size == 1:

@@ -48,6 +48,9 @@ class Wrappers:
         live = (known() for known in self.modules)
         return Exchanges([flag for module in live for flag in _flags_of(module)])
 
+    def __len__(self) -> int:
+        return len(self.modules)
+
     def __getstate__(self) -> dict[str, Any]:
         return {"modules": []}  # a copy has wrappers of its own
 

@@ -24,6 +24,8 @@ class CountedMinibatch:
         held_out: samples to judge the step by, where it is judged by others.
         autocast: makes the precision of a forward.
         label_smoothing: of the training loss.
+        weight: what the mean loss of these samples counts in the mean over all processes.
+        mean: over all processes, of the first loss.
     """
 
     def __init__(
@@ -34,6 +36,8 @@ class CountedMinibatch:
         held_out: Samples | None,
         autocast: Callable[[], AbstractContextManager[object]],
         label_smoothing: Value,
+        weight: float = 1.0,
+        mean: Callable[[float], float] = float,
     ) -> None:
         self.samples = samples
         self.held_out = held_out
@@ -44,6 +48,8 @@ class CountedMinibatch:
         self._network = network
         self._task = task
         self._label_smoothing = label_smoothing
+        self._weight = weight
+        self._mean = mean
 
     def loss(self) -> Tensor:
         """Return the training loss."""
@@ -52,13 +58,13 @@ class CountedMinibatch:
     def error(self) -> Tensor:
         """Return one minus the accuracy."""
         _, outputs, targets = self.parts()
-        return error(outputs, targets)
+        return error(outputs, targets) * self._weight
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the training loss with the outputs and targets that it is made of."""
         outputs, loss = self._forward(self.samples, self._label_smoothing.value)
         if self.first_loss is None:
-            self.first_loss = loss.item()
+            self.first_loss = self._mean(loss.item())
         return loss, outputs, self.samples.targets
 
     def judged(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
@@ -84,6 +90,8 @@ class CountedMinibatch:
         with self.autocast():
             outputs = self._task.arranged(self._network(samples.inputs))
             loss = self._task.loss(outputs, samples.targets, label_smoothing=label_smoothing)
+            if self._weight != 1 and samples is self.samples:
+                loss = loss * self._weight
         if loss.requires_grad:
             loss.register_hook(self._count_backward)
         return outputs, loss
