@@ -307,3 +307,20 @@ def blind() -> None:
         F.cross_entropy(net(x), y).backward()
         tuner.step() if not tuner.is_racing else tuner.step(loss=1.0, probe=lambda: 1.0)
         tuner.zero_grad()
+
+
+def run(out: str, **values: Any) -> dict[str, Any]:
+    """Make a run of the program, with whoever else is there."""
+    from pathlib import Path
+
+    from annealtune.errors import RunStoppedError
+    from annealtune.training import run as make_run
+    from annealtune.training.config import from_values
+    from annealtune.training.stopping import StopRequest
+
+    stop = StopRequest(values.pop("stop_after", None))
+    for_all = {"model": "mlp", "batch_size": 32, "threads": 1, "device": "cpu"}
+    try:
+        return make_run(from_values({**for_all, **values}), Path(out), stop=stop)
+    except RunStoppedError as error:
+        return {"stopped": str(error)}
