@@ -31,6 +31,8 @@ class Ranks:
         base: whose weights are the same on all ranks, or sharded over them.
         group: the process group; by default that of all processes. One of this process alone makes
             it independent of the others.
+        argument: the argument that the group comes from.
+        alone: whether this process decides alone, whoever else there is.
 
     Attributes:
         count: how many there are; 1 until the first step of several.
@@ -45,25 +47,34 @@ class Ranks:
     """
 
     def __init__(
-        self, owner: str, base: Optimizer, group: distributed.ProcessGroup | None = None
+        self,
+        owner: str,
+        base: Optimizer,
+        group: distributed.ProcessGroup | None = None,
+        *,
+        argument: str = "process_group",
+        alone: bool = False,
     ) -> None:
         if group is not None and not isinstance(group, distributed.ProcessGroup):
             raise TypeError(
-                f"{owner}(process_group=...) must be a process group of torch.distributed, got "
-                f"{group!r}; leave it away for all processes"
+                f"{owner}({argument}=...) must be a process group of torch.distributed, got "
+                f"{group!r}; all processes together are torch.distributed.group.WORLD"
             )
         self._owner = owner
         self._base = base
         self._group = group
-        self._has_begun = False
+        self._has_begun = alone
         self._device = torch.device("cpu")
         self._unread: list[Tensor] = []  # marks of plain steps
         self._steps = 0
         self.count = 1
         self.rank = 0
 
-    def begin(self) -> None:
+    def begin(self, *, alike: bool = True) -> None:
         """Find out who takes part; torch.distributed may have been initialised since.
+
+        Args:
+            alike: whether all must have the same weights now.
 
         Raises:
             RanksError: if the ranks have different weights.
@@ -78,7 +89,8 @@ class Ranks:
         if distributed.get_backend(self._group) not in ("gloo", "mpi"):
             self._device = parameters_of(self._base)[0].device
         self.refuse_differences("models", *(tuple(p.shape) for p in parameters_of(self._base)))
-        self.compare_weights()
+        if alike:
+            self.compare_weights()
 
     @property
     def is_first(self) -> bool:

@@ -32,6 +32,7 @@ from annealtune.optim.options import checks
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
 from annealtune.optim.ranks import Ranks
+from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.races import Races
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -65,6 +66,10 @@ class SelfTuner(OptimizerWrapper):
         seed: of the tuner's own generator, which draws the winners.
         process_group: of the processes that train this model together, by default all of
             torch.distributed: they compare the means of their losses and decide alike.
+        arms_on: a group of processes to run the arms of a race side by side, such as
+            ``torch.distributed.group.WORLD``: each runs this program on the same minibatches, a
+            race takes no longer than the steps of one arm, and all go on with the winner. After the
+            races (`is_racing`) all but one may leave.
 
     Raises:
         TypeError: if the base is no optimizer or needs a closure.
@@ -102,9 +107,12 @@ class SelfTuner(OptimizerWrapper):
         idle: Literal["device", "host"] = "device",
         seed: int = 0,
         process_group: ProcessGroup | None = None,
+        arms_on: ProcessGroup | None = None,
     ) -> None:
         checks.check_base("SelfTuner", base, may_maximize=True)
-        ranks = Ranks("SelfTuner", base, process_group)
+        # Processes that share the arms of a race all have the whole minibatch.
+        alone = arms_on is not None and process_group is None
+        ranks = Ranks("SelfTuner", base, process_group, alone=alone)
         intake = Intake("SelfTuner", base, model, ranks, buffers=True)
         self.model = model = unwrapped(model)
         plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle)
@@ -115,7 +123,8 @@ class SelfTuner(OptimizerWrapper):
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
         self._held = HeldSetting(self._rates, self.total_steps)  # what the races have chosen
-        self._races = Races(base, model, self._rates, self.history, plan, seed, ranks)
+        lanes = Lanes(base, model, arms_on)
+        self._races = Races(base, model, self._rates, self.history, plan, seed, ranks, lanes)
         self._guard = LossGuard(
             base, model, self.history, average=average, sign=plan.sign, measures=objective is None
         )

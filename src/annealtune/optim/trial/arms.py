@@ -16,17 +16,24 @@ class Arms:
 
     The model holds one arm at a time, the others lie beside it: at most one copy of weights,
     optimizer state and buffers for each arm, the place to start again from included.
+
+    Args:
+        arms: their numbers; where there are none, the model stays where it is.
+        on_host: whether those that are not in the model lie in host memory.
+
+    Attributes:
+        in_model: the one that the model holds, -1 if there is none.
     """
 
     def __init__(
-        self, base: Optimizer, model: nn.Module | None, count: int, *, on_host: bool
+        self, base: Optimizer, model: nn.Module | None, arms: list[int], *, on_host: bool
     ) -> None:
         self._base = base
         self._model = model
         self._on_host = on_host
-        self.in_model = 0
+        self.in_model = arms[0] if arms else -1
         self._origin = self._copy()
-        self._idle = {arm: self._copy() for arm in range(1, count)}
+        self._idle = {arm: self._copy() for arm in arms[1:]}
         self._sealed: list[tuple[int, int]] | None = None
 
     def switch_to(self, arm: int) -> None:
@@ -42,9 +49,9 @@ class Arms:
 
         state.exchange(note)
 
-    def drop(self, arm: int, successor: int) -> None:
-        """Forget an arm; if it is in the model, its successor takes its place."""
-        if arm == self.in_model:
+    def drop(self, arm: int, successor: int | None) -> None:
+        """Forget an arm; if it is in the model, its successor takes its place, if there is one."""
+        if arm == self.in_model and successor is not None:
             self.switch_to(successor)
         self._idle.pop(arm, None)
 

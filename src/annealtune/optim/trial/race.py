@@ -30,6 +30,7 @@ from annealtune.optim.parameters import (
 )
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.arms import Arms
+from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.state_outside import StateOutside
 
 # After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
@@ -47,6 +48,7 @@ class Race:
         sign: -1 where the loss is maximized.
         say: tells the user what goes wrong.
         ranks: the processes that race together, each on its part of a minibatch.
+        lanes: the processes that race together, each with its part of the arms.
         objective: what the arms are judged by at the end instead of their losses.
         on_host: whether arms that are not in the model lie in host memory.
     """
@@ -62,6 +64,7 @@ class Race:
         began: int,
         say: Callable[[str], None],
         ranks: Ranks,
+        lanes: Lanes | None = None,
         sign: float = 1.0,
         objective: Objective | None = None,
         on_host: bool = False,
@@ -78,7 +81,9 @@ class Race:
         self.began = began
         self.extra_steps = 0
         self.standings = Standings(len(self.settings))
-        self.arms = Arms(base, model, len(self.settings), on_host=on_host)
+        self._lanes = lanes or Lanes(base, model, None)
+        own = self._lanes.own(self.standings.live)
+        self.arms = Arms(base, model, own, on_host=on_host)
         self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
         self._norms: tuple[float, ...] | None = None  # of the first arm's first gradient
         self._is_checked = False  # whether the base keeps its state where an arm can have its own
@@ -98,7 +103,8 @@ class Race:
         is_scaled = active_scaler() is not None
         others = guards.Gradients(self._other_parameters())
         try:
-            for arm in (first, *(a for a in self.standings.live if a != first)):
+            own = self._lanes.own(self.standings.live)
+            for arm in sorted(own, key=first.__ne__):  # the one in the model first
                 self.arms.switch_to(arm)
                 if arm != first:
                     others.put_aside()  # of parameters that another optimizer trains
@@ -121,13 +127,23 @@ class Race:
             raise
         finally:
             others.put_back()
+        if self._lanes.are_several:
+            losses = self._lanes.exchange(losses, self.standings.live, self.standings.minibatches)
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:
             self.standings.drop_losers()
         self._forget_dropped()
-        self.arms.switch_to(self.standings.leader)
+        own = self._lanes.own(self.standings.live)
+        if own:
+            self.arms.switch_to(min(own, key=self.standings.score))
         self.arms.seal()
+
+    def bring(self, arm: int) -> None:
+        """Bring an arm into the model, wherever it has run."""
+        if self._lanes.own([arm]):
+            self.arms.switch_to(arm)
+        self._lanes.spread(arm)
 
     @property
     def is_over(self) -> bool:
@@ -150,7 +166,8 @@ class Race:
         if self._objective is None:
             return self.standings.verdict(incumbent, smaller, rng)
         try:
-            self._values = {arm: self._judged(arm) for arm in list(self.standings.live)}
+            judged = {arm: self._judged(arm) for arm in self._lanes.own(self.standings.live)}
+            self._values = self._lanes.exchange(judged, self.standings.live, "objective")
         finally:
             self.arms.seal()
         counts = {len(values) for values in self._values.values()}
@@ -265,8 +282,9 @@ class Race:
         self._torn = None
 
     def _forget_dropped(self) -> None:
-        for arm in self.standings.dropped:
-            self.arms.drop(arm, self.standings.live[0])
+        successor = next(iter(self._lanes.own(self.standings.live)), None)
+        for arm in self._lanes.own(list(self.standings.dropped)):
+            self.arms.drop(arm, successor)
 
     @torch.no_grad()
     def _judged(self, arm: int) -> list[float]:
@@ -285,6 +303,7 @@ class Race:
             "began": self.began,
             "extra_steps": self.extra_steps,
             "standings": self.standings.state_dict(),
+            "lane": self._lanes.place,
             "arms": self.arms.state_dict(),
         }
 

@@ -26,6 +26,7 @@ from annealtune.optim.parameters import gradients_are_finite, has_gradient, modu
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.centre import known_centre, relative_centre
+from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.race import MOST_SPOILT, Race
 from annealtune.optim.trial.run_state import check_state
 
@@ -54,6 +55,7 @@ class Races(Part):
         plan: RacePlan,
         seed: int,
         ranks: Ranks,
+        lanes: Lanes,
     ) -> None:
         self._base = base
         self._model = model
@@ -61,6 +63,7 @@ class Races(Part):
         self._history = history
         self._plan = plan
         self._ranks = ranks
+        self._lanes = lanes
         # The incumbent of an H that is given.
         self._own_arm = _present(base, plan.neighborhood or ())
         self._rng = random.Random(seed)
@@ -80,6 +83,7 @@ class Races(Part):
             return self._chosen  # the step that ended the last race was interrupted
         if not self._has_gradient(step, before):
             return None
+        self._lanes.begin()
         self._centre = self._ranks.first(self._find_centre(), "centre", step)
         settings = self._first_arms()
         if not settings:
@@ -109,7 +113,7 @@ class Races(Part):
     @property
     def rate(self) -> float:
         """The rate of the arm that leads; 0 before the first race."""
-        return 0.0 if self.race is None else _rate(self.race.settings[self.race.arms.in_model])
+        return 0.0 if self.race is None else _rate(self.race.settings[self.race.standings.leader])
 
     @property
     def extra_steps(self) -> int:
@@ -139,7 +143,7 @@ class Races(Part):
         if arm is None:
             race.arms.start_again()
         else:
-            race.arms.switch_to(arm)
+            race.bring(arm)
         number = len(self._before(race)) + 1
         info = race.info(step, *outcome, _rate(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
@@ -232,6 +236,7 @@ class Races(Part):
             began=step,
             say=functools.partial(self._history.say, step),
             ranks=self._ranks,
+            lanes=self._lanes,
             sign=self._plan.sign,
             objective=self._plan.objective,
             on_host=self._plan.on_host,
@@ -302,6 +307,7 @@ class Races(Part):
             )
         if state["race"] is not None:
             check_state(self._base, self._model, state["race"]["arms"]["origin"])
+            self._lanes.check(tuple(state["race"].get("lane", (0, 1))))  # not in the first 0.2
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""

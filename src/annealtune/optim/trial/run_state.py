@@ -60,7 +60,7 @@ class RunState:
         self._weights = [self._stored(w) for w in _weights(base)]
         self._buffers = {name: self._stored(b) for name, b in _buffers(base, model).items()}
         self._devices: list[torch.device] = []
-        self._kept: dict[str, Any] = self._away(copy.deepcopy(_optimizer_part(base)))
+        self._kept: dict[str, Any] = self._away(copy.deepcopy(optimizer_part(base)))
 
     @torch.no_grad()
     def exchange(self, then: Callable[[], None] | None = None) -> None:
@@ -92,8 +92,8 @@ class RunState:
         if exchange.incoming is None:
             exchange.incoming = self._back(self._kept)
         if exchange.outgoing is None:
-            exchange.outgoing = _optimizer_part(self._base)
-        _write_optimizer_part(self._base, exchange.incoming)
+            exchange.outgoing = optimizer_part(self._base)
+        write_optimizer_part(self._base, exchange.incoming)
         self._kept = self._away(exchange.outgoing)
         guards.show_new_weights(modules_of(self._model))
         if then is not None:
@@ -111,7 +111,7 @@ class RunState:
     def _put(self) -> None:
         for ours, theirs in self._pairs():
             ours.copy_(theirs)
-        _write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
+        write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
         guards.show_new_weights(modules_of(self._model))
 
     @torch.no_grad()
@@ -119,7 +119,9 @@ class RunState:
         """Take in a group that was added to the base; its weights are the same in every state."""
         self._weights += [self._stored(p) for p in parameters]
         options = copy.deepcopy(_options(group))
-        self._kept["options"].append(_mapped(options, self._to_host) if self._on_host else options)
+        self._kept["options"].append(
+            map_tensors(options, self._to_host) if self._on_host else options
+        )
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:
         """Return the live tensors with our copies; a buffer that is new stays with the model."""
@@ -142,7 +144,7 @@ class RunState:
         if not self._on_host:
             return part
         self._devices = []
-        moved: dict[str, Any] = _mapped(part, self._to_host)
+        moved: dict[str, Any] = map_tensors(part, self._to_host)
         return moved
 
     def _to_host(self, tensor: Tensor) -> Tensor:
@@ -153,7 +155,7 @@ class RunState:
         if not self._on_host:
             return part
         devices = iter(self._devices)
-        moved: dict[str, Any] = _mapped(part, lambda tensor: tensor.to(next(devices)))
+        moved: dict[str, Any] = map_tensors(part, lambda tensor: tensor.to(next(devices)))
         return moved
 
     def state_dict(self) -> dict[str, Any]:
@@ -245,6 +247,11 @@ def _buffers(base: Optimizer, model: nn.Module | None) -> dict[str, Tensor]:
     return found
 
 
+def live_tensors(base: Optimizer, model: nn.Module | None) -> list[Tensor]:
+    """Return the live weights and buffers, to be written into, always in the same order."""
+    return [*_weights(base), *_buffers(base, model).values()]
+
+
 def _storage(tensor: Tensor) -> int:
     """Return where the values of a tensor, or of its shard here, lie; no values lie nowhere."""
     values = getattr(tensor, "_local_tensor", tensor)
@@ -255,14 +262,15 @@ def _options(group: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in group.items() if key != "params"}
 
 
-def _optimizer_part(base: Optimizer) -> dict[str, Any]:
+def optimizer_part(base: Optimizer) -> dict[str, Any]:
     """Return the optimizer's state by the numbers of its parameters, and its options."""
     numbers = {p: n for n, p in enumerate(parameters_of(base))}
     state = {numbers.get(key, key): entry for key, entry in base.state.items()}
     return {"state": state, "options": [_options(group) for group in base.param_groups]}
 
 
-def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
+def write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
+    """Give an optimizer the state and the options that `optimizer_part` returned."""
     parameters = parameters_of(base)
     state: dict[Any, Any] = base.state
     state.clear()
@@ -274,12 +282,12 @@ def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
         group.update(options)
 
 
-def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Apply a function to every tensor within dicts, lists and tuples, always in the same order."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, dict):
-        return {key: _mapped(item, function) for key, item in value.items()}
+        return {key: map_tensors(item, function) for key, item in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(_mapped(item, function) for item in value)
+        return type(value)(map_tensors(item, function) for item in value)
     return value

@@ -1,0 +1,145 @@
+"""Which process runs which arms of a race: all of them in this one, unless others help."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
+
+from annealtune.optim.evaluation import guards
+from annealtune.optim.evaluation.grad_scaler import active_scaler
+from annealtune.optim.parameters import modules_of
+from annealtune.optim.ranks import Ranks
+from annealtune.optim.trial.run_state import (
+    live_tensors,
+    map_tensors,
+    optimizer_part,
+    write_optimizer_part,
+)
+
+Value = TypeVar("Value")
+
+
+class Lanes:
+    """The processes that share the arms of a race, arm n in process n modulo their number.
+
+    All of them are given the same minibatches. They exchange the losses of their arms after every
+    minibatch, and the winner once; between races each makes the same steps as the others.
+
+    Args:
+        base: whose run it is.
+        model: whose buffers belong to it, if known.
+        group: of the processes; by default this one alone.
+
+    Example:
+        >>> weight = nn.Parameter(torch.ones(1))
+        >>> lanes = Lanes(torch.optim.SGD([weight]), None, None)
+        >>> lanes.own([0, 1, 2])
+        [0, 1, 2]
+    """
+
+    def __init__(
+        self, base: Optimizer, model: nn.Module | None, group: distributed.ProcessGroup | None
+    ) -> None:
+        self._base = base
+        self._model = model
+        self._group = group
+        self._ranks = Ranks("SelfTuner", base, group, argument="arms_on")
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which of the processes this is, and how many there are."""
+        return self._ranks.rank, self._ranks.count
+
+    @property
+    def are_several(self) -> bool:
+        """Whether some arms run elsewhere."""
+        return self._ranks.count > 1
+
+    def begin(self, *, alike: bool = True) -> None:
+        """Find the others.
+
+        Args:
+            alike: whether all have the same weights, as they must before a race.
+
+        Raises:
+            RanksError: if they have not.
+            TypeError: if a GradScaler is in use, which each process would adapt to its own arms.
+        """
+        if self._group is None:
+            return
+        self._ranks.begin(alike=alike)
+        if self.are_several and active_scaler() is not None:
+            raise TypeError(
+                "SelfTuner(arms_on=...) must not be used with a GradScaler: its scale would follow "
+                "the arms of one process; train in bfloat16 or float32, or leave arms_on away"
+            )
+
+    def check(self, place: tuple[int, int]) -> None:
+        """Refuse arms that were saved in another place.
+
+        Raises:
+            ValueError: if they were.
+        """
+        self.begin(alike=False)
+        if place != self.place:
+            raise ValueError(
+                "SelfTuner.load_state_dict: the arms of a race must be loaded into the process "
+                f"that saved them, process {place[0]} of {place[1]} (arms_on=...), got process "
+                f"{self.place[0]} of {self.place[1]}"
+            )
+
+    def own(self, arms: list[int]) -> list[int]:
+        """Return those of some arms that run here."""
+        rank, count = self.place
+        return [arm for arm in arms if arm % count == rank]
+
+    def exchange(
+        self, values: Mapping[int, Value], arms: list[int], *about: object
+    ) -> dict[int, Value]:
+        """Return the values of all these arms, of which this process knows those of its own.
+
+        Raises:
+            RanksError: if the processes do not have the arms, or something else, in common.
+        """
+        if not self.are_several:
+            return dict(values)
+        self._ranks.refuse_differences("decisions", *about, *arms)
+        found: list[Any] = [None] * self._ranks.count
+        distributed.all_gather_object(found, dict(values), group=self._group)
+        return {arm: value for known in found for arm, value in known.items()}
+
+    @torch.no_grad()
+    def spread(self, arm: int) -> None:
+        """Give all processes the run of an arm, which the one that owns it has in its model."""
+        if not self.are_several:
+            return
+        rank, count = self.place
+        assert self._group is not None
+        source = distributed.get_global_rank(self._group, arm % count)
+        for tensor in live_tensors(self._base, self._model):
+            self._send(tensor, source)
+        part = optimizer_part(self._base)
+        sent: list[Any] = [map_tensors(part, torch.empty_like) if rank == arm % count else None]
+        distributed.broadcast_object_list(sent, src=source, group=self._group)
+        received = part if rank == arm % count else copy.deepcopy(sent[0])
+        map_tensors(received, lambda tensor: self._send(tensor, source))
+        if rank != arm % count:
+            write_optimizer_part(self._base, received)
+        guards.show_new_weights(modules_of(self._model))
+
+    def _send(self, tensor: Tensor, source: int) -> Tensor:
+        distributed.broadcast(tensor, src=source, group=self._group)
+        return tensor
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._group is not None:
+            raise TypeError(
+                "SelfTuner(arms_on=...): such a tuner cannot be copied or pickled, for its arms "
+                "lie in several processes; save its state_dict() in each"
+            )
+        return self.__dict__
