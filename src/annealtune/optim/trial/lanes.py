@@ -95,6 +95,8 @@ class Lanes:
 
     def own(self, arms: list[int]) -> list[int]:
         """Return those of some arms that run here."""
+        if self._ranks.count == 1:
+            return list(arms)
         rank, count = self.place
         return [arm for arm in arms if arm % count == rank]
 
