@@ -110,9 +110,8 @@ class Race:
                     others.put_aside()  # of parameters that another optimizer trains
                     before = self._buffers()
                 loss = minibatch.compared() if arm == first else minibatch.again()
-                losses[arm] = self._sign * float(loss)
-                if self._ranks.count > 1:
-                    losses[arm] = self._ranks.mean(losses[arm], self.standings.minibatches, arm)
+                mean = self._ranks.mean(float(loss), self.standings.minibatches, arm)
+                losses[arm] = self._sign * mean
                 end.restore()
                 self._compare_gradients(is_first=arm == first)
                 if math.isfinite(losses[arm]):
