@@ -403,6 +403,17 @@ def test_with_a_scheduler(task, kind, counted):
     refused(Scheduled(task, kind, counted), task, TypeError, "StepLR", "return the tuner alone")
 
 
+def test_with_a_scheduler_of_its_own(task, kind, counted):
+    """Made where no callback can see it."""
+
+    class Hidden(Module):
+        def on_train_start(self):
+            self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizers().optimizer, 10)
+
+    module = Hidden(task, kind, counted)
+    refused(module, task, ValueError, "scheduler", "return the tuner alone from configure_optim")
+
+
 def test_manual_optimization_that_hides_the_minibatch(task, kind, counted):
     refused(Manual(task, kind, counted), task, TypeError, "TunerCallback(loss=", "probe=fn")
 

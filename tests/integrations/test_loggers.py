@@ -158,7 +158,7 @@ def test_mlflow(tmp_path, monkeypatch, store) -> None:
     import mlflow
 
     monkeypatch.chdir(tmp_path)
-    place = {"sqlite": f"sqlite:///{tmp_path}/mlflow.db", "file": (tmp_path / "runs").as_uri()}[store]
+    place = {"file": f"file://{tmp_path}/runs", "sqlite": f"sqlite:///{tmp_path}/mlflow.db"}[store]
     model, opt = make()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it uses a deprecated part of SQLAlchemy

@@ -8,6 +8,7 @@ tuner can compute the loss of a minibatch again without Lightning noticing.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -136,7 +137,7 @@ class TunerCallback(Callback):
         """Have the tuner run Lightning's closure as any optimizer does, then make its own step."""
         make_step: Callable[..., Any] = tuner.step
 
-        def step(closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        def step(_: Any, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
             result = None if closure is None else closure()
             if module.automatic_optimization and not self._waits:
                 return result  # training_step returned None: no gradient, nothing to decide
@@ -150,7 +151,7 @@ class TunerCallback(Callback):
             own = make_step(**kwargs)
             return own if closure is None or result is None else result
 
-        tuner.step = step  # type: ignore[method-assign]
+        tuner.step = types.MethodType(step, tuner)  # type: ignore[method-assign]
         self._undo.callback(vars(tuner).pop, "step", None)
 
     def _clip_every_arm(self, trainer: Trainer, module: LightningModule, tuner: SelfTuner) -> None:
