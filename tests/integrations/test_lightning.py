@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import lightning
@@ -35,6 +35,16 @@ def _calm():
         yield
 
 
+class Writer:
+    """What a logger writes with."""
+
+    def __init__(self) -> None:
+        self.added: list[float] = []
+
+    def add(self, name: str, value: float) -> None:
+        self.added.append(value)
+
+
 class Memory(loggers.Logger):
     """Keeps what is logged."""
 
@@ -43,12 +53,17 @@ class Memory(loggers.Logger):
     def __init__(self) -> None:
         super().__init__()
         self.logged: list[dict[str, float]] = []
+        self._writer = Writer()
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         self.logged.append(dict(metrics, step=step))
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+    @property
+    def experiment(self) -> Any:
+        return self._writer
 
 
 class Module(lightning.LightningModule):
@@ -152,18 +167,108 @@ def test_the_run_of_a_plain_loop(task, kind, counted):
     assert [line["loss"] for line in memory.logged if "loss" in line] == plain.losses
     assert diary.calls == dict.fromkeys(HOOKS, task.steps)
     assert trainer.global_step == task.steps
-    # The body of the training step ran again where the net did, and left no trace in the metric.
-    assert module.calls["training_step"] == plain.forwards > task.steps
+    # The body of the training step ran again, and left no trace in counters and metric.
+    assert module.calls == {"training_step": task.steps, "compute_loss": task.steps}
+    assert plain.forwards > task.steps
     mean = torch.tensor(plain.losses, dtype=torch.float32).mean()
     torch.testing.assert_close(module.metric.compute(), mean)
 
 
-def test_with_a_method_for_the_loss_the_training_step_runs_once(task, kind, counted):
-    module = Module(task, kind, counted)
+class Busy(Module):
+    """A training step that does all that people do in it; its loss depends on a counter."""
+
+    def __init__(self, *args, outside, **options):
+        super().__init__(*args, **options)
+        self.counter, self.seen, self.kinds = 0, [], set()
+        self.total = torch.tensor(0.0)
+        self.recent = deque(maxlen=3)
+        self.outside = outside
+
+    def training_step(self, batch, batch_idx):
+        self.counter += 1
+        loss = self.compute_loss(batch) * (1 + self.counter / 100)
+        self.seen.append(loss.item())
+        self.kinds.add(self.counter)
+        self.recent.append(self.counter)
+        self.total += loss.detach()
+        self.newest = loss.detach()
+        self.log("loss", loss)
+        self.log_dict({"twice": 2 * loss})
+        self.print("told", self.counter)
+        print("printed", self.counter)
+        self.logger.log_metrics({"by_hand": loss.item()}, step=self.counter)
+        self.logger.experiment.add("by_hand", loss.item())
+        self.outside.note(self.counter)
+        return loss
+
+
+class Notes:
+    """Neither an attribute nor a container: what happens in here is nobody's business."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, number):
+        self.notes.append(number)
+
+
+def with_a_counter(task, kind):
+    """The plain loop whose loss depends on a counter."""
+    net = task.net()
+    tuner = task.tuner(kind, net)
+    compute_loss = tuner.record(lambda x, y, factor: task.loss(net, x, y) * factor)
+    torch.manual_seed(6)
+    losses = []
+    for _ in range(task.epochs):
+        for x, y in task.loader():
+            loss = compute_loss(x, y, 1 + (len(losses) + 1) / 100)
+            losses.append(loss.item())
+            loss.backward()
+            tuner.step()
+            tuner.zero_grad()
+        if kind == "embedded":
+            tuner.cool()
+    return net, tuner, losses
+
+
+def test_what_a_training_step_does_besides_its_loss_happens_once(task, kind, counted, capsys):
+    outside, memory = Notes(), Memory()
+    module = Busy(task, kind, counted, outside=outside)
+    trainer = fit(module, task, logger=memory)
+    net, tuner, losses = with_a_counter(task, kind)
+    assert str(trainer.optimizers[0].summary()) == str(tuner.summary())
+    for name, value in net.state_dict().items():
+        assert torch.equal(module.net.state_dict()[name], value), name
+    numbers = list(range(1, task.steps + 1))
+    assert module.counter == task.steps
+    assert module.seen == losses
+    assert module.kinds == set(numbers)
+    assert list(module.recent) == numbers[-3:]
+    assert module.newest == losses[-1]
+    torch.testing.assert_close(module.total, torch.tensor(losses).sum())
+    assert [line["loss"] for line in memory.logged if "loss" in line] == losses
+    assert [line["twice"] for line in memory.logged if "twice" in line] == [2 * n for n in losses]
+    assert [line["by_hand"] for line in memory.logged if "by_hand" in line] == losses
+    assert memory.experiment.added == losses
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "told" in line] == [f"told {n}" for n in numbers]
+    # These happen again, as the docs say, though with the counter of their step.
+    for again in ([n for n in printed if "printed" in n], outside.notes):
+        assert len(again) == module.count.forwards > task.steps
+        assert len(set(again)) == task.steps
+
+
+def test_with_a_method_for_the_loss_the_training_step_runs_once(task, kind, counted, capsys):
+    class Talking(Module):
+        def training_step(self, batch, batch_idx):
+            print("printed")
+            return super().training_step(batch, batch_idx)
+
+    module = Talking(task, kind, counted)
     trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
     plain = task.plain(kind)
     outcome(module, trainer, task).assert_equals(plain)
-    assert module.calls == {"training_step": task.steps, "compute_loss": plain.forwards}
+    assert capsys.readouterr().out.splitlines().count("printed") == task.steps
 
 
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.slow)])
