@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
+import torch._inductor.config
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.nn import functional
@@ -40,33 +43,70 @@ def train(task, kind, counted, compute, *, net=None, scaler=None, autocast=None,
     return task.outcome(net, tuner, count, losses)
 
 
+def train_compiled(task, kind, backend, given="compiled"):
+    """Train with a compiled model; after the first step dynamo refuses to compile again.
+
+    A tuner that is given the model inside notes its forwards there, which cuts the graph before it.
+    """
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    net = task.net()
+    compiled = torch.compile(net, backend=backend, fullgraph=given == "compiled")
+    tuner = task.tuner(kind, compiled if given == "compiled" else net)
+    compute_loss = tuner.record(lambda x, y: task.loss(compiled, x, y))
+    torch.manual_seed(6)
+    refusing = False
+    with contextlib.ExitStack() as later:
+        for _ in range(task.epochs):
+            for x, y in task.loader():
+                compute_loss(x, y).backward()
+                tuner.step()
+                tuner.zero_grad()
+                if not refusing:
+                    later.enter_context(torch._dynamo.config.patch(error_on_recompile=True))
+                    refusing = True
+            if kind == "embedded":
+                tuner.cool()
+    counters = {name: dict(found) for name, found in torch._dynamo.utils.counters.items() if found}
+    torch._dynamo.reset()
+    return net, tuner, counters
+
+
 @pytest.mark.parametrize(("kind", "graphs"), [("self-tuned", 1), ("embedded", 2)])
 @pytest.mark.parametrize("given", ["original", "compiled"])
 def test_a_compiled_model_is_compiled_once(task, kind, graphs, given):
     """Not once an arm, a step or a rate; an accept test needs a graph without gradients too."""
-    torch._dynamo.reset()
-    net = task.net()
-    counter = CompileCounter()
-    compiled = torch.compile(net, backend=counter)
-    tuner = task.tuner(kind, compiled if given == "compiled" else net)
-    compute_loss = tuner.record(lambda x, y: task.loss(compiled, x, y))
-    torch.manual_seed(6)
-    for _ in range(task.epochs):
-        for x, y in task.loader():
-            compute_loss(x, y).backward()
-            tuner.step()
-            tuner.zero_grad()
-        if kind == "embedded":
-            tuner.cool()
+    backend = CompileCounter()
+    net, tuner, counters = train_compiled(task, kind, backend, given)
     plain = task.plain(kind)
-    assert counter.frame_count == graphs
+    assert backend.frame_count == counters["stats"]["unique_graphs"] == graphs
+    breaks = counters.get("graph_break", {})
+    assert sum(breaks.values()) == (graphs if given == "original" else 0)
+    assert all("give the tuner the compiled module" in reason for reason in breaks)
     if kind == "embedded":
         assert tuner.summary() == plain.decisions[0]
     else:
         assert [str(info.to_dict()) for info in tuner.races] == plain.decisions[0]
     for name, value in plain.weights.items():
         assert torch.equal(net.state_dict()[name], value), name
-    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "graphs"), [("self-tuned", 1), ("embedded", 2)])
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
+def test_inductor_compiles_once(task, kind, graphs, tmp_path, monkeypatch):
+    """Real machine code, whose sums are rounded in another order: the same choice all the same."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    with torch._inductor.config.patch(compile_threads=1, fallback_random=True):
+        net, tuner, counters = train_compiled(task, kind, "inductor")
+    assert counters["stats"]["unique_graphs"] == graphs
+    plain = task.plain(kind)
+    if kind == "embedded":
+        assert str(tuner.summary()) == str(plain.decisions[0])
+    else:
+        assert (tuner.rate, tuner.extra_steps) == plain.decisions[1:3]
+    for name, value in plain.weights.items():
+        torch.testing.assert_close(net.state_dict()[name], value, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.slow)])
