@@ -24,7 +24,7 @@ trainer = create_supervised_trainer(
     model,
     tuner,
     tuner.record(lambda x, y: nn.functional.cross_entropy(model(x), y)),
-    model_fn=lambda model, x: x,  # the loss function is given the inputs
+    model_fn=lambda _, x: x,  # the loss function is given the inputs
 )
 evaluator = create_supervised_evaluator(model, metrics={"accuracy": Accuracy()})
 

@@ -79,6 +79,15 @@ def test_a_closure_that_would_be_skipped_is_refused(task, kind):
         loop()
 
 
+def test_a_loss_that_is_not_recorded(task, kind):
+    accelerator = Accelerator(cpu=True)
+    net = task.net()
+    model, optimizer, loader = accelerator.prepare(net, task.tuner(kind, net), task.loader())
+    accelerator.backward(task.loss(model, *next(iter(loader))))
+    with pytest.raises(TypeError, match=r"In Accelerate write compute_loss = tuner\.record\(fn\)"):
+        optimizer.step()
+
+
 def test_without_accumulation_a_closure_will_do(task):
     accelerator = Accelerator(cpu=True)
     net = task.net()

@@ -88,3 +88,10 @@ def test_a_scheduler_is_refused(task, kind, make, make_scheduler):
     with pytest.raises(ValueError, match=r"scheduler.*In ignite leave the parameter scheduler out"):
         engine.run(task.loader())
     assert engine.state.iteration <= 2
+
+
+def test_a_trainer_that_hides_the_minibatch(task, kind):
+    net = task.net()
+    engine = create_supervised_trainer(net, task.tuner(kind, net), torch.nn.CrossEntropyLoss())
+    with pytest.raises(TypeError, match=r"In ignite write create_supervised_trainer\(model, tuner"):
+        engine.run(task.loader())

@@ -475,6 +475,15 @@ def test_fabric(task, kind, counted, accumulate):
     found.assert_equals(task.plain(kind, accumulate))
 
 
+def test_fabric_with_a_loss_that_is_not_recorded(task, kind):
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    net = task.net()
+    model, opt = fabric.setup(net, task.tuner(kind, net))
+    fabric.backward(task.loss(model, *next(iter(task.loader()))))
+    with pytest.raises(TypeError, match=r"In Lightning Fabric write compute_loss = opt\.record"):
+        opt.step()
+
+
 # --- What cannot work says so ---
 
 

@@ -51,13 +51,13 @@ def refuse_several_processes(owner: str) -> None:
 
 def line_to_write() -> str:
     """Return what to write in a framework that hides the minibatch, for the end of an error."""
-    return _HUGGING_FACE if _is_called_from("transformers.trainer") else ""
+    return next((line for module, line in _MINIBATCHES.items() if _caller(module)), "")
 
 
 def scheduler_to_take_away() -> str:
     """Return where the framework that is calling us has its scheduler, for the end of an error."""
     for module, line in _SCHEDULERS.items():
-        if _is_called_from(module):
+        if _caller(module):
             return line
     if "timm.scheduler" in sys.modules:  # its step is called beside ours, not around it
         return ". If it is timm's, leave create_scheduler_v2 and its step and step_update away"
@@ -69,6 +69,21 @@ _HUGGING_FACE = (
     "annealtune.integrations.huggingface"
 )
 # By the module whose method calls step; the Trainer calls Accelerate's, so it comes first.
+_MINIBATCHES = {
+    "transformers.trainer": _HUGGING_FACE,
+    "accelerate.optimizer": (
+        ". In Accelerate write compute_loss = tuner.record(fn) before the loop, then "
+        "accelerator.backward(compute_loss(...))"
+    ),
+    "lightning.fabric.wrappers": (
+        ". In Lightning Fabric write compute_loss = opt.record(fn) after fabric.setup, then "
+        "fabric.backward(compute_loss(...))"
+    ),
+    "ignite.engine.engine": (
+        ". In ignite write create_supervised_trainer(model, tuner, tuner.record(lambda x, y: "
+        "loss_fn(model(x), y)), model_fn=lambda model, x: x)"
+    ),
+}
 _SCHEDULERS = {
     "transformers.trainer": _HUGGING_FACE,
     "accelerate.optimizer": (
@@ -83,10 +98,6 @@ _SCHEDULERS = {
         "scheduler) for the rate of a tuner"
     ),
 }
-
-
-def _is_called_from(module: str) -> bool:
-    return _caller(module) is not None
 
 
 def _caller(module: str) -> Any:
