@@ -41,14 +41,14 @@ def test_the_run_of_a_plain_loop(task, kind, counted, accumulate):
     found.assert_equals(task.plain(kind, accumulate))
 
 
-def test_clipping(task, kind, counted):
-    train(task, kind, counted, clip=0.1).assert_equals(task.plain(kind, clip=0.1))
+def test_clipping(task, brief_kind, counted):
+    train(task, brief_kind, counted, clip=0.1).assert_equals(task.plain(brief_kind, clip=0.1))
 
 
-def test_bfloat16(task, kind, counted):
+def test_bfloat16(task, brief_kind, counted):
     """Accelerate's autocast is around the model alone, here as in the plain loop."""
-    found = train(task, kind, counted, precision="bf16")
-    found.assert_equals(task.plain(kind, autocast=torch.bfloat16))
+    found = train(task, brief_kind, counted, precision="bf16")
+    found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
 def test_the_average_is_swapped_in_by_eval(task, counted):

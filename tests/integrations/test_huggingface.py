@@ -145,24 +145,24 @@ def test_the_run_of_a_plain_loop(task, kind, counted, tmp_path, seeded, accumula
     assert trainer.state.global_step == seen.steps == len(seen.logs) == task.steps
 
 
-def test_clipping_applies_to_every_arm(task, kind, counted, tmp_path, seeded):
-    found, _, _ = run(task, kind, counted, tmp_path, seeded, max_grad_norm=0.1)
-    found.assert_equals(task.plain(kind, clip=0.1))
+def test_clipping_applies_to_every_arm(task, brief_kind, counted, tmp_path, seeded):
+    found, _, _ = run(task, brief_kind, counted, tmp_path, seeded, max_grad_norm=0.1)
+    found.assert_equals(task.plain(brief_kind, clip=0.1))
 
 
-def test_bfloat16(task, kind, counted, tmp_path, seeded):
-    found, _, _ = run(task, kind, counted, tmp_path, seeded, bf16=True)
-    plain = task.plain(kind, autocast=torch.bfloat16)
+def test_bfloat16(task, brief_kind, counted, tmp_path, seeded):
+    found, _, _ = run(task, brief_kind, counted, tmp_path, seeded, bf16=True)
+    plain = task.plain(brief_kind, autocast=torch.bfloat16)
     found.assert_equals(plain)
 
 
-def test_rates_are_logged(task, kind, counted, tmp_path, seeded):
-    _, seen, trainer = run(task, kind, counted, tmp_path, seeded, num_train_epochs=1)
+def test_rates_are_logged(task, brief_kind, counted, tmp_path, seeded):
+    _, seen, trainer = run(task, brief_kind, counted, tmp_path, seeded, num_train_epochs=1)
     last = seen.logs[-1]
     tuner = trainer.optimizer.optimizer
     assert trainer.lr_scheduler.get_last_lr() == [tuner.param_groups[0]["lr"]]
     assert last["learning_rate"] == tuner.param_groups[0]["lr"]
-    if kind == "embedded":
+    if brief_kind == "embedded":
         assert sum(line["annealtune_accepted"] for line in seen.logs) == (
             tuner.summary().total.accepted
         )

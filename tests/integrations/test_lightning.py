@@ -231,11 +231,11 @@ def with_a_counter(task, kind):
     return net, tuner, losses
 
 
-def test_what_a_training_step_does_besides_its_loss_happens_once(task, kind, counted, capsys):
+def test_what_a_training_step_does_besides_its_loss_happens_once(task, brief_kind, counted, capsys):
     outside, memory = Notes(), Memory()
-    module = Busy(task, kind, counted, outside=outside)
+    module = Busy(task, brief_kind, counted, outside=outside)
     trainer = fit(module, task, logger=memory)
-    net, tuner, losses = with_a_counter(task, kind)
+    net, tuner, losses = with_a_counter(task, brief_kind)
     assert str(trainer.optimizers[0].summary()) == str(tuner.summary())
     for name, value in net.state_dict().items():
         assert torch.equal(module.net.state_dict()[name], value), name
@@ -258,24 +258,24 @@ def test_what_a_training_step_does_besides_its_loss_happens_once(task, kind, cou
         assert len(set(again)) == task.steps
 
 
-def test_with_a_method_for_the_loss_the_training_step_runs_once(task, kind, counted, capsys):
+def test_with_a_method_for_the_loss_the_training_step_runs_once(task, brief_kind, counted, capsys):
     class Talking(Module):
         def training_step(self, batch, batch_idx):
             print("printed")
             return super().training_step(batch, batch_idx)
 
-    module = Talking(task, kind, counted)
+    module = Talking(task, brief_kind, counted)
     trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
-    plain = task.plain(kind)
+    plain = task.plain(brief_kind)
     outcome(module, trainer, task).assert_equals(plain)
     assert capsys.readouterr().out.splitlines().count("printed") == task.steps
 
 
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_accumulated_minibatches_are_decided_on_together(task, kind, counted, accumulate):
-    module, diary = Module(task, kind, counted), Diary()
+def test_accumulated_minibatches_are_decided_on_together(task, brief_kind, counted, accumulate):
+    module, diary = Module(task, brief_kind, counted), Diary()
     trainer = fit(module, task, accumulate=accumulate, callbacks=[diary])
-    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind, accumulate)
     found.losses = plain.losses  # divided and multiplied again
     found.assert_equals(plain)
     assert trainer.global_step == diary.calls["on_before_optimizer_step"] == task.steps
@@ -292,13 +292,13 @@ def test_accumulation_changes_no_decision(task, counted):
         assert trainer.optimizers[0].summary() == plain.decisions[0]
 
 
-@pytest.mark.parametrize("way", ["record", "probe"])
-def test_manual_optimization(task, kind, counted, way):
-    module = Manual(task, kind, counted)
+@pytest.mark.parametrize("way", ["record", pytest.param("probe", marks=pytest.mark.slow)])
+def test_manual_optimization(task, brief_kind, counted, way):
+    module = Manual(task, brief_kind, counted)
     module.way = way
     loss = "compute_loss" if way == "record" else None
     trainer = fit(module, task, callback=TunerCallback(loss=loss, average=False))
-    found, plain = outcome(module, trainer, task), task.plain(kind)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind)
     if way == "probe":  # without the averages of losses that are recorded
         assert found.decisions[0] == plain.decisions[0]
         return
@@ -306,27 +306,27 @@ def test_manual_optimization(task, kind, counted, way):
     assert module.calls["training_step"] == trainer.global_step == task.steps
 
 
-def test_bfloat16(task, kind, counted):
-    module = Module(task, kind, counted)
+def test_bfloat16(task, brief_kind, counted):
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, precision="bf16-mixed")
-    outcome(module, trainer, task).assert_equals(task.plain(kind, autocast=torch.bfloat16))
+    outcome(module, trainer, task).assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
 @pytest.mark.parametrize("clip", [pytest.param(None, marks=pytest.mark.slow), 0.1])
-def test_float16_with_a_scaler(task, kind, counted, clip):
+def test_float16_with_a_scaler(task, brief_kind, counted, clip):
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10_000)
     plugin = MixedPrecision("16-mixed", "cpu", scaler)
-    module = Module(task, kind, counted)
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, plugins=[plugin], gradient_clip_val=clip)
-    plain = task.plain(kind, autocast=torch.float16, scale=1024.0, clip=clip)
+    plain = task.plain(brief_kind, autocast=torch.float16, scale=1024.0, clip=clip)
     outcome(module, trainer, task).assert_equals(plain)
 
 
 @pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_clipping_applies_to_every_arm(task, kind, counted, accumulate):
-    module = Module(task, kind, counted)
+def test_clipping_applies_to_every_arm(task, brief_kind, counted, accumulate):
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, accumulate=accumulate, gradient_clip_val=0.1)
-    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate, clip=0.1)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind, accumulate, clip=0.1)
     found.losses = plain.losses
     found.assert_equals(plain)
 
@@ -453,11 +453,11 @@ def test_a_training_step_may_return_a_dict(task, counted):
 
 
 @pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_fabric(task, kind, counted, accumulate):
+def test_fabric(task, brief_kind, counted, accumulate):
     fabric = lightning.Fabric(accelerator="cpu", devices=1)
     net = task.net()
     count = counted(net)
-    model, opt = fabric.setup(net, task.tuner(kind, net))
+    model, opt = fabric.setup(net, task.tuner(brief_kind, net))
     compute_loss = opt.record(lambda x, y: task.loss(model, x, y))
     torch.manual_seed(6)
     losses = []
@@ -469,10 +469,10 @@ def test_fabric(task, kind, counted, accumulate):
             if number % accumulate == 0:
                 opt.step()
                 opt.zero_grad()
-        if kind == "embedded":
+        if brief_kind == "embedded":
             opt.cool()
     found = task.outcome(net, opt.optimizer, count, losses)
-    found.assert_equals(task.plain(kind, accumulate))
+    found.assert_equals(task.plain(brief_kind, accumulate))
 
 
 def test_fabric_with_a_loss_that_is_not_recorded(task, kind):

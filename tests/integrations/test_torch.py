@@ -110,7 +110,7 @@ def test_inductor_compiles_once(task, kind, graphs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_activations_may_be_computed_again(task, kind, counted, reentrant):
+def test_activations_may_be_computed_again(task, brief_kind, counted, reentrant):
     """Without BatchNorm, whose statistics a second forward would count twice, as torch says."""
 
     def compute(net, x, y):
@@ -122,8 +122,8 @@ def test_activations_may_be_computed_again(task, kind, counted, reentrant):
         torch.manual_seed(3)
         return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
 
-    found = train(task, kind, counted, compute, net=make())
-    plain = train(task, kind, counted, lambda net, x, y: net_loss(net, x, y), net=make())
+    found = train(task, brief_kind, counted, compute, net=make())
+    plain = train(task, brief_kind, counted, lambda net, x, y: net_loss(net, x, y), net=make())
     found.forwards, found.backwards = plain.forwards, plain.backwards
     found.assert_equals(plain)
 
@@ -132,31 +132,31 @@ def net_loss(net, x, y):
     return functional.cross_entropy(net[1:](net[:1](x)), y)
 
 
-def test_a_functional_call(task, kind, counted):
+def test_a_functional_call(task, brief_kind, counted):
     def compute(net, x, y):
         outputs = torch.func.functional_call(net, dict(net.named_parameters()), (x,))
         return functional.cross_entropy(outputs, y)
 
-    train(task, kind, counted, compute).assert_equals(task.plain(kind))
+    train(task, brief_kind, counted, compute).assert_equals(task.plain(brief_kind))
 
 
-def test_bfloat16_through_a_scaler(task, kind, counted):
+def test_bfloat16_through_a_scaler(task, brief_kind, counted):
     """A scale of two to some power changes no bit of a gradient."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_interval=10_000)
-    found = train(task, kind, counted, task.loss, scaler=scaler, autocast=torch.bfloat16)
-    found.assert_equals(task.plain(kind, autocast=torch.bfloat16))
+    found = train(task, brief_kind, counted, task.loss, scaler=scaler, autocast=torch.bfloat16)
+    found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
     assert scaler.get_scale() == 2.0**6  # nothing overflowed
 
 
-def test_float16_through_a_scaler(task, kind, counted):
+def test_float16_through_a_scaler(task, brief_kind, counted):
     """Small numbers survive by the scale, so it is compared with the same scale told by hand."""
     found = []
     for probe in (False, True):
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=30)
         options = {"scaler": scaler, "autocast": torch.float16, "probe": probe}
-        found.append(train(task, kind, counted, task.loss, **options))
+        found.append(train(task, brief_kind, counted, task.loss, **options))
         assert scaler.get_scale() != 2.0**10
-    if kind != "embedded":  # without recorded losses the guard knows those that are given
+    if brief_kind != "embedded":  # without recorded losses the guard knows those that are given
         for outcome in found:
             outcome.decisions = outcome.decisions[0]
     found[0].assert_equals(found[1])
