@@ -35,7 +35,9 @@ def train(task, kind, counted, *, accumulate=1, clip=None, precision="no", net=N
     return task.outcome(net, tuner, count, losses)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "accumulate", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_the_run_of_a_plain_loop(task, kind, counted, accumulate):
     found = train(task, kind, counted, accumulate=accumulate)
     found.assert_equals(task.plain(kind, accumulate))

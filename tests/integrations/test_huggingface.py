@@ -135,7 +135,9 @@ def per_step(losses, accumulate):
     return found
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "accumulate", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_the_run_of_a_plain_loop(task, kind, counted, tmp_path, seeded, accumulate):
     found, seen, trainer = run(task, kind, counted, tmp_path, seeded, accumulate)
     plain = task.plain(kind, accumulate)
@@ -171,7 +173,7 @@ def test_rates_are_logged(task, brief_kind, counted, tmp_path, seeded):
         assert last["annealtune_races"] == len(tuner.races) > 0
 
 
-@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+@pytest.mark.parametrize("kind", ["self-tuned", pytest.param("embedded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("evaluated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_checkpoint_continues_exactly(task, kind, counted, tmp_path, evaluated):
     """In the middle of a race and of an epoch, shuffled, with dropout."""

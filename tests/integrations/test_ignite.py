@@ -41,7 +41,7 @@ def own(task, net, tuner, accumulate):
 
 
 @pytest.mark.parametrize("make", [supervised, own])
-@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_run_of_a_plain_loop(task, kind, counted, make, accumulate):
     net = task.net()
     count = counted(net)

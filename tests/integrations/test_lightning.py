@@ -359,7 +359,7 @@ def test_validation_and_checkpoints_see_the_average(task, counted, tmp_path):
 
 
 @pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+@pytest.mark.parametrize("kind", ["self-tuned", pytest.param("embedded", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_exactly(task, counted, kind, shuffle, tmp_path):
     """In the middle of a race, with dropout and torch's own generator shuffling."""
 
@@ -435,6 +435,7 @@ def test_a_training_step_without_a_loss_is_skipped(task, counted):
     assert trainer.optimizers[0].summary().total.tried == task.steps * 4 // 5
 
 
+@pytest.mark.slow
 def test_a_training_step_may_return_a_dict(task, counted):
     class Speaking(Module):
         def training_step(self, batch, batch_idx):
