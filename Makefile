@@ -85,8 +85,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e '.[train,tensorboard,docs,dev]'
 	@touch $@
 
-# What only the tests of the frameworks need: no demo waits for it.
+# What only the tests of the frameworks need: no demo waits for it. timm asks for torchvision, which
+# breaks beside a CPU torch; it lies aside, without what it asks for, and only its own test looks there.
 $(FRAMEWORKS): $(INSTALLED)
 	@echo "Installing the frameworks that the tests run in (a minute the first time) ..."
 	$(PIP_INSTALL) -e '.[frameworks]'
+	$(PIP_INSTALL) --no-deps --upgrade --target $(VENV)/without-dependencies timm
 	@touch $@

@@ -172,10 +172,19 @@ def counted() -> Callable[[nn.Module], Counted]:
     return Counted
 
 
+OTHERS = ("races of an H", "embedded")
+
+
 @pytest.fixture(
     params=["self-tuned", pytest.param("races of an H", marks=pytest.mark.slow), "embedded"]
 )
 def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=["self-tuned", *(pytest.param(k, marks=pytest.mark.slow) for k in OTHERS)])
+def brief_kind(request: pytest.FixtureRequest) -> str:
+    """One kind in the fast tests, all of them in the slow ones."""
     return request.param
 
 

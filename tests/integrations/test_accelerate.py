@@ -35,20 +35,22 @@ def train(task, kind, counted, *, accumulate=1, clip=None, precision="no", net=N
     return task.outcome(net, tuner, count, losses)
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "accumulate", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_the_run_of_a_plain_loop(task, kind, counted, accumulate):
     found = train(task, kind, counted, accumulate=accumulate)
     found.assert_equals(task.plain(kind, accumulate))
 
 
-def test_clipping(task, kind, counted):
-    train(task, kind, counted, clip=0.1).assert_equals(task.plain(kind, clip=0.1))
+def test_clipping(task, brief_kind, counted):
+    train(task, brief_kind, counted, clip=0.1).assert_equals(task.plain(brief_kind, clip=0.1))
 
 
-def test_bfloat16(task, kind, counted):
+def test_bfloat16(task, brief_kind, counted):
     """Accelerate's autocast is around the model alone, here as in the plain loop."""
-    found = train(task, kind, counted, precision="bf16")
-    found.assert_equals(task.plain(kind, autocast=torch.bfloat16))
+    found = train(task, brief_kind, counted, precision="bf16")
+    found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
 def test_the_average_is_swapped_in_by_eval(task, counted):
@@ -79,6 +81,15 @@ def test_a_closure_that_would_be_skipped_is_refused(task, kind):
         loop()
 
 
+def test_a_loss_that_is_not_recorded(task, kind):
+    accelerator = Accelerator(cpu=True)
+    net = task.net()
+    model, optimizer, loader = accelerator.prepare(net, task.tuner(kind, net), task.loader())
+    accelerator.backward(task.loss(model, *next(iter(loader))))
+    with pytest.raises(TypeError, match=r"In Accelerate write compute_loss = tuner\.record\(fn\)"):
+        optimizer.step()
+
+
 def test_without_accumulation_a_closure_will_do(task):
     accelerator = Accelerator(cpu=True)
     net = task.net()
@@ -87,3 +98,73 @@ def test_without_accumulation_a_closure_will_do(task):
     for x, y in loader:
         optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
     assert tuner.summary().total.tried == len(loader)
+
+
+def test_a_scheduler_is_refused(task, kind):
+    accelerator = Accelerator(cpu=True)
+    net = task.net()
+    tuner = task.tuner(kind, net)
+    scheduler = torch.optim.lr_scheduler.StepLR(tuner, 10)
+    prepared = accelerator.prepare(net, tuner, task.loader(), scheduler)
+    model, optimizer, loader, scheduler = prepared
+    compute_loss = tuner.record(lambda x, y: task.loss(model, x, y))
+
+    def loop():
+        for x, y in loader:
+            accelerator.backward(compute_loss(x, y))
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+
+    with pytest.raises(ValueError, match=r"In Accelerate write accelerator\.prepare\(model, tuner"):
+        loop()
+    assert torch.equal(net[0].weight, task.net()[0].weight)  # at the first step
+
+
+# --- save_state and load_state ---
+
+
+def resumable(task, kind, path, *, start=0, saves=(), averaged=False, accumulate=1):
+    """Train 60 steps, or those after a saved one; return losses, weights and the tuner."""
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
+    net = task.net()
+    tuner = task.tuner(kind, net)
+    loader = task.loader(accumulate, shuffle=True)  # of its own generator: the same every time
+    model, optimizer, loader = accelerator.prepare(net, tuner, loader)
+    compute_loss = tuner.record(lambda x, y: task.loss(model, x, y))
+    torch.manual_seed(6 + start)  # a new process stands elsewhere
+    if start:
+        accelerator.load_state(str(path / f"{kind}-{start}"))
+        loader = accelerator.skip_first_batches(loader, start * accumulate)
+    losses, step = [], start
+    for x, y in loader:
+        with accelerator.accumulate(model):
+            loss = compute_loss(x, y)
+            losses.append(loss.item())
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        step += accelerator.sync_gradients
+        if accelerator.sync_gradients and step in saves:
+            if averaged:
+                optimizer.eval()
+            accelerator.save_state(str(path / f"{kind}-{step}"))
+            optimizer.train()
+    return losses, {name: value.clone() for name, value in net.state_dict().items()}, tuner
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+@pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_saved_state_continues_exactly(task, kind, tmp_path, accumulate, averaged):
+    """In the middle of a race and after it, with dropout; also with the average in the model."""
+    options = {"accumulate": accumulate, "averaged": averaged}
+    whole, weights, tuner = resumable(task, kind, tmp_path, saves=(5, 40), **options)
+    if kind != "embedded":
+        assert 5 < tuner.races[0].step + tuner.races[0].minibatches < 40
+    for start in (5, 40):
+        losses, found, again = resumable(task, kind, tmp_path, start=start, **options)
+        assert losses == whole[start * accumulate :]
+        assert str(again.summary()) == str(tuner.summary())
+        assert getattr(again, "races", None) == getattr(tuner, "races", None)
+        for name, value in weights.items():
+            assert torch.equal(found[name], value), name

@@ -135,7 +135,9 @@ def per_step(losses, accumulate):
     return found
 
 
-@pytest.mark.parametrize("accumulate", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "accumulate", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_the_run_of_a_plain_loop(task, kind, counted, tmp_path, seeded, accumulate):
     found, seen, trainer = run(task, kind, counted, tmp_path, seeded, accumulate)
     plain = task.plain(kind, accumulate)
@@ -145,24 +147,24 @@ def test_the_run_of_a_plain_loop(task, kind, counted, tmp_path, seeded, accumula
     assert trainer.state.global_step == seen.steps == len(seen.logs) == task.steps
 
 
-def test_clipping_applies_to_every_arm(task, kind, counted, tmp_path, seeded):
-    found, _, _ = run(task, kind, counted, tmp_path, seeded, max_grad_norm=0.1)
-    found.assert_equals(task.plain(kind, clip=0.1))
+def test_clipping_applies_to_every_arm(task, brief_kind, counted, tmp_path, seeded):
+    found, _, _ = run(task, brief_kind, counted, tmp_path, seeded, max_grad_norm=0.1)
+    found.assert_equals(task.plain(brief_kind, clip=0.1))
 
 
-def test_bfloat16(task, kind, counted, tmp_path, seeded):
-    found, _, _ = run(task, kind, counted, tmp_path, seeded, bf16=True)
-    plain = task.plain(kind, autocast=torch.bfloat16)
+def test_bfloat16(task, brief_kind, counted, tmp_path, seeded):
+    found, _, _ = run(task, brief_kind, counted, tmp_path, seeded, bf16=True)
+    plain = task.plain(brief_kind, autocast=torch.bfloat16)
     found.assert_equals(plain)
 
 
-def test_rates_are_logged(task, kind, counted, tmp_path, seeded):
-    _, seen, trainer = run(task, kind, counted, tmp_path, seeded, num_train_epochs=1)
+def test_rates_are_logged(task, brief_kind, counted, tmp_path, seeded):
+    _, seen, trainer = run(task, brief_kind, counted, tmp_path, seeded, num_train_epochs=1)
     last = seen.logs[-1]
     tuner = trainer.optimizer.optimizer
     assert trainer.lr_scheduler.get_last_lr() == [tuner.param_groups[0]["lr"]]
     assert last["learning_rate"] == tuner.param_groups[0]["lr"]
-    if kind == "embedded":
+    if brief_kind == "embedded":
         assert sum(line["annealtune_accepted"] for line in seen.logs) == (
             tuner.summary().total.accepted
         )
@@ -171,7 +173,7 @@ def test_rates_are_logged(task, kind, counted, tmp_path, seeded):
         assert last["annealtune_races"] == len(tuner.races) > 0
 
 
-@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+@pytest.mark.parametrize("kind", ["self-tuned", pytest.param("embedded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("evaluated", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_checkpoint_continues_exactly(task, kind, counted, tmp_path, evaluated):
     """In the middle of a race and of an epoch, shuffled, with dropout."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
+from collections import Counter, deque
 from typing import Any
 
 import lightning
@@ -35,6 +35,16 @@ def _calm():
         yield
 
 
+class Writer:
+    """What a logger writes with."""
+
+    def __init__(self) -> None:
+        self.added: list[float] = []
+
+    def add(self, name: str, value: float) -> None:
+        self.added.append(value)
+
+
 class Memory(loggers.Logger):
     """Keeps what is logged."""
 
@@ -43,12 +53,17 @@ class Memory(loggers.Logger):
     def __init__(self) -> None:
         super().__init__()
         self.logged: list[dict[str, float]] = []
+        self._writer = Writer()
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         self.logged.append(dict(metrics, step=step))
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         pass
+
+    @property
+    def experiment(self) -> Any:
+        return self._writer
 
 
 class Module(lightning.LightningModule):
@@ -152,25 +167,115 @@ def test_the_run_of_a_plain_loop(task, kind, counted):
     assert [line["loss"] for line in memory.logged if "loss" in line] == plain.losses
     assert diary.calls == dict.fromkeys(HOOKS, task.steps)
     assert trainer.global_step == task.steps
-    # The body of the training step ran again where the net did, and left no trace in the metric.
-    assert module.calls["training_step"] == plain.forwards > task.steps
+    # The body of the training step ran again, and left no trace in counters and metric.
+    assert module.calls == {"training_step": task.steps, "compute_loss": task.steps}
+    assert plain.forwards > task.steps
     mean = torch.tensor(plain.losses, dtype=torch.float32).mean()
     torch.testing.assert_close(module.metric.compute(), mean)
 
 
-def test_with_a_method_for_the_loss_the_training_step_runs_once(task, kind, counted):
-    module = Module(task, kind, counted)
+class Busy(Module):
+    """A training step that does all that people do in it; its loss depends on a counter."""
+
+    def __init__(self, *args, outside, **options):
+        super().__init__(*args, **options)
+        self.counter, self.seen, self.kinds = 0, [], set()
+        self.total = torch.tensor(0.0)
+        self.recent = deque(maxlen=3)
+        self.outside = outside
+
+    def training_step(self, batch, batch_idx):
+        self.counter += 1
+        loss = self.compute_loss(batch) * (1 + self.counter / 100)
+        self.seen.append(loss.item())
+        self.kinds.add(self.counter)
+        self.recent.append(self.counter)
+        self.total += loss.detach()
+        self.newest = loss.detach()
+        self.log("loss", loss)
+        self.log_dict({"twice": 2 * loss})
+        self.print("told", self.counter)
+        print("printed", self.counter)
+        self.logger.log_metrics({"by_hand": loss.item()}, step=self.counter)
+        self.logger.experiment.add("by_hand", loss.item())
+        self.outside.note(self.counter)
+        return loss
+
+
+class Notes:
+    """Neither an attribute nor a container: what happens in here is nobody's business."""
+
+    def __init__(self):
+        self.notes = []
+
+    def note(self, number):
+        self.notes.append(number)
+
+
+def with_a_counter(task, kind):
+    """The plain loop whose loss depends on a counter."""
+    net = task.net()
+    tuner = task.tuner(kind, net)
+    compute_loss = tuner.record(lambda x, y, factor: task.loss(net, x, y) * factor)
+    torch.manual_seed(6)
+    losses = []
+    for _ in range(task.epochs):
+        for x, y in task.loader():
+            loss = compute_loss(x, y, 1 + (len(losses) + 1) / 100)
+            losses.append(loss.item())
+            loss.backward()
+            tuner.step()
+            tuner.zero_grad()
+        if kind == "embedded":
+            tuner.cool()
+    return net, tuner, losses
+
+
+def test_what_a_training_step_does_besides_its_loss_happens_once(task, brief_kind, counted, capsys):
+    outside, memory = Notes(), Memory()
+    module = Busy(task, brief_kind, counted, outside=outside)
+    trainer = fit(module, task, logger=memory)
+    net, tuner, losses = with_a_counter(task, brief_kind)
+    assert str(trainer.optimizers[0].summary()) == str(tuner.summary())
+    for name, value in net.state_dict().items():
+        assert torch.equal(module.net.state_dict()[name], value), name
+    numbers = list(range(1, task.steps + 1))
+    assert module.counter == task.steps
+    assert module.seen == losses
+    assert module.kinds == set(numbers)
+    assert list(module.recent) == numbers[-3:]
+    assert module.newest == losses[-1]
+    torch.testing.assert_close(module.total, torch.tensor(losses).sum())
+    assert [line["loss"] for line in memory.logged if "loss" in line] == losses
+    assert [line["twice"] for line in memory.logged if "twice" in line] == [2 * n for n in losses]
+    assert [line["by_hand"] for line in memory.logged if "by_hand" in line] == losses
+    assert memory.experiment.added == losses
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if "told" in line] == [f"told {n}" for n in numbers]
+    # These happen again, as the docs say, though with the counter of their step.
+    for again in ([n for n in printed if "printed" in n], outside.notes):
+        assert len(again) == module.count.forwards > task.steps
+        assert len(set(again)) == task.steps
+
+
+def test_with_a_method_for_the_loss_the_training_step_runs_once(task, brief_kind, counted, capsys):
+    class Talking(Module):
+        def training_step(self, batch, batch_idx):
+            print("printed")
+            return super().training_step(batch, batch_idx)
+
+    module = Talking(task, brief_kind, counted)
     trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
-    plain = task.plain(kind)
+    plain = task.plain(brief_kind)
     outcome(module, trainer, task).assert_equals(plain)
-    assert module.calls == {"training_step": task.steps, "compute_loss": plain.forwards}
+    assert capsys.readouterr().out.splitlines().count("printed") == task.steps
 
 
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_accumulated_minibatches_are_decided_on_together(task, kind, counted, accumulate):
-    module, diary = Module(task, kind, counted), Diary()
+def test_accumulated_minibatches_are_decided_on_together(task, brief_kind, counted, accumulate):
+    module, diary = Module(task, brief_kind, counted), Diary()
     trainer = fit(module, task, accumulate=accumulate, callbacks=[diary])
-    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind, accumulate)
     found.losses = plain.losses  # divided and multiplied again
     found.assert_equals(plain)
     assert trainer.global_step == diary.calls["on_before_optimizer_step"] == task.steps
@@ -187,13 +292,13 @@ def test_accumulation_changes_no_decision(task, counted):
         assert trainer.optimizers[0].summary() == plain.decisions[0]
 
 
-@pytest.mark.parametrize("way", ["record", "probe"])
-def test_manual_optimization(task, kind, counted, way):
-    module = Manual(task, kind, counted)
+@pytest.mark.parametrize("way", ["record", pytest.param("probe", marks=pytest.mark.slow)])
+def test_manual_optimization(task, brief_kind, counted, way):
+    module = Manual(task, brief_kind, counted)
     module.way = way
     loss = "compute_loss" if way == "record" else None
     trainer = fit(module, task, callback=TunerCallback(loss=loss, average=False))
-    found, plain = outcome(module, trainer, task), task.plain(kind)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind)
     if way == "probe":  # without the averages of losses that are recorded
         assert found.decisions[0] == plain.decisions[0]
         return
@@ -201,27 +306,27 @@ def test_manual_optimization(task, kind, counted, way):
     assert module.calls["training_step"] == trainer.global_step == task.steps
 
 
-def test_bfloat16(task, kind, counted):
-    module = Module(task, kind, counted)
+def test_bfloat16(task, brief_kind, counted):
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, precision="bf16-mixed")
-    outcome(module, trainer, task).assert_equals(task.plain(kind, autocast=torch.bfloat16))
+    outcome(module, trainer, task).assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
 @pytest.mark.parametrize("clip", [pytest.param(None, marks=pytest.mark.slow), 0.1])
-def test_float16_with_a_scaler(task, kind, counted, clip):
+def test_float16_with_a_scaler(task, brief_kind, counted, clip):
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=10_000)
     plugin = MixedPrecision("16-mixed", "cpu", scaler)
-    module = Module(task, kind, counted)
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, plugins=[plugin], gradient_clip_val=clip)
-    plain = task.plain(kind, autocast=torch.float16, scale=1024.0, clip=clip)
+    plain = task.plain(brief_kind, autocast=torch.float16, scale=1024.0, clip=clip)
     outcome(module, trainer, task).assert_equals(plain)
 
 
 @pytest.mark.parametrize("accumulate", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_clipping_applies_to_every_arm(task, kind, counted, accumulate):
-    module = Module(task, kind, counted)
+def test_clipping_applies_to_every_arm(task, brief_kind, counted, accumulate):
+    module = Module(task, brief_kind, counted)
     trainer = fit(module, task, accumulate=accumulate, gradient_clip_val=0.1)
-    found, plain = outcome(module, trainer, task), task.plain(kind, accumulate, clip=0.1)
+    found, plain = outcome(module, trainer, task), task.plain(brief_kind, accumulate, clip=0.1)
     found.losses = plain.losses
     found.assert_equals(plain)
 
@@ -254,7 +359,7 @@ def test_validation_and_checkpoints_see_the_average(task, counted, tmp_path):
 
 
 @pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+@pytest.mark.parametrize("kind", ["self-tuned", pytest.param("embedded", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_exactly(task, counted, kind, shuffle, tmp_path):
     """In the middle of a race, with dropout and torch's own generator shuffling."""
 
@@ -330,6 +435,7 @@ def test_a_training_step_without_a_loss_is_skipped(task, counted):
     assert trainer.optimizers[0].summary().total.tried == task.steps * 4 // 5
 
 
+@pytest.mark.slow
 def test_a_training_step_may_return_a_dict(task, counted):
     class Speaking(Module):
         def training_step(self, batch, batch_idx):
@@ -348,11 +454,11 @@ def test_a_training_step_may_return_a_dict(task, counted):
 
 
 @pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_fabric(task, kind, counted, accumulate):
+def test_fabric(task, brief_kind, counted, accumulate):
     fabric = lightning.Fabric(accelerator="cpu", devices=1)
     net = task.net()
     count = counted(net)
-    model, opt = fabric.setup(net, task.tuner(kind, net))
+    model, opt = fabric.setup(net, task.tuner(brief_kind, net))
     compute_loss = opt.record(lambda x, y: task.loss(model, x, y))
     torch.manual_seed(6)
     losses = []
@@ -364,10 +470,19 @@ def test_fabric(task, kind, counted, accumulate):
             if number % accumulate == 0:
                 opt.step()
                 opt.zero_grad()
-        if kind == "embedded":
+        if brief_kind == "embedded":
             opt.cool()
     found = task.outcome(net, opt.optimizer, count, losses)
-    found.assert_equals(task.plain(kind, accumulate))
+    found.assert_equals(task.plain(brief_kind, accumulate))
+
+
+def test_fabric_with_a_loss_that_is_not_recorded(task, kind):
+    fabric = lightning.Fabric(accelerator="cpu", devices=1)
+    net = task.net()
+    model, opt = fabric.setup(net, task.tuner(kind, net))
+    fabric.backward(task.loss(model, *next(iter(task.loader()))))
+    with pytest.raises(TypeError, match=r"In Lightning Fabric write compute_loss = opt\.record"):
+        opt.step()
 
 
 # --- What cannot work says so ---
@@ -401,6 +516,17 @@ def test_with_a_scheduler(task, kind, counted):
             return [opt], [torch.optim.lr_scheduler.StepLR(opt, 10)]
 
     refused(Scheduled(task, kind, counted), task, TypeError, "StepLR", "return the tuner alone")
+
+
+def test_with_a_scheduler_of_its_own(task, kind, counted):
+    """Made where no callback can see it."""
+
+    class Hidden(Module):
+        def on_train_start(self):
+            self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizers().optimizer, 10)
+
+    module = Hidden(task, kind, counted)
+    refused(module, task, ValueError, "scheduler", "return the tuner alone from configure_optim")
 
 
 def test_manual_optimization_that_hides_the_minibatch(task, kind, counted):

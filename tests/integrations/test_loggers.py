@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
+import struct
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +17,8 @@ from annealtune import EmbeddedTuner, SelfTuner
 from annealtune.integrations.loggers import TunerLog, to_mlflow, to_tensorboard, to_wandb
 
 STEPS = 240
+EPOCHS = [0.0, 0.25, 0.5, 0.75]  # an accuracy at the end of each
+RATE = "annealtune/rate"
 
 
 def make(kind: str = "self-tuned") -> tuple[nn.Module, Any]:
@@ -83,39 +89,88 @@ def test_tensorboard(tmp_path) -> None:
     with SummaryWriter(str(tmp_path)) as writer:
         train(model, opt, TunerLog(opt, to_tensorboard(writer)))
     events = EventAccumulator(str(tmp_path)).Reload()
-    rates = events.Scalars("annealtune/rate")
+    rates = events.Scalars(RATE)
     assert [event.step for event in rates] == list(range(1, STEPS + 1))
     assert math.isclose(rates[-1].value, opt.rate, rel_tol=1e-6)
     [race] = events.Scalars("annealtune/race/rate")
     assert math.isclose(race.value, opt.races[0].rate, rel_tol=1e-6)
-    assert [event.value for event in events.Scalars("epoch/accuracy")] == [0.0, 0.25, 0.5, 0.75]
+    assert [event.value for event in events.Scalars("epoch/accuracy")] == EPOCHS
     assert "epoch/note" not in events.Tags()["scalars"]
     assert "annealtune/race/text_summary" in events.Tags()["tensors"]
 
 
-def test_weights_and_biases_offline(tmp_path) -> None:
-    wandb = pytest.importorskip("wandb")
+def test_weights_and_biases_offline(tmp_path, monkeypatch) -> None:
+    """What is in its file after the run."""
+    for name in ("CONFIG", "CACHE", "DATA", "ARTIFACT"):
+        monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / name))
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    monkeypatch.setenv("WANDB_ERROR_REPORTING", "false")
+    import wandb
+    from wandb.proto.wandb_internal_pb2 import Record
+
     model, opt = make()
     run = wandb.init(project="annealtune", dir=str(tmp_path), mode="offline")
     train(model, opt, TunerLog(opt, to_wandb(run), every=10))
-    summary = dict(run.summary)
     run.finish()
-    assert math.isclose(summary["annealtune/rate"], opt.rate)
-    assert summary["annealtune/step"] == STEPS
+    wandb.teardown()  # ends the process that writes
+    [file] = tmp_path.rglob("*.wandb")
+    lines, summary = [], {}
+    for record in map(Record.FromString, records(file.read_bytes())):
+        lines.append(values(record.history.item))
+        summary |= values(record.summary.update)
+    rates = {line["annealtune/step"]: line["annealtune/rate"] for line in lines if RATE in line}
+    assert list(rates) == list(range(10, STEPS + 1, 10))
+    assert math.isclose(rates[STEPS], opt.rate)
+    assert [line["epoch/accuracy"] for line in lines if "epoch/accuracy" in line] == EPOCHS
+    [race] = [line for line in lines if "annealtune/race/rate" in line]
+    assert math.isclose(race["annealtune/race/rate"], opt.races[0].rate)
     assert summary["annealtune/race_tables"] == opt.races[0].table()
-    assert list(tmp_path.rglob("*.wandb"))
 
 
-def test_mlflow(tmp_path, monkeypatch) -> None:
-    mlflow = pytest.importorskip("mlflow")
+def records(data: bytes) -> Iterator[bytes]:
+    """Read the format of LevelDB's log, which wandb writes after seven bytes of its own.
+
+    Blocks of 32 KiB; in them pieces of records, each after its checksum, length and kind: whole,
+    first, middle or last.
+    """
+    place, block, record = 7, 32_768, b""
+    while place + 7 <= len(data):
+        if block - place % block < 7:  # no room for another piece
+            place += block - place % block
+            continue
+        length, kind = struct.unpack_from("<HB", data, place + 4)
+        record += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind in (1, 4):
+            yield record
+            record = b""
+
+
+def values(items: Any) -> dict[str, Any]:
+    return {i.key or "/".join(i.nested_key): json.loads(i.value_json) for i in items}
+
+
+@pytest.mark.parametrize("store", ["file", pytest.param("sqlite", marks=pytest.mark.slow)])
+def test_mlflow(tmp_path, monkeypatch, store) -> None:
+    """A file store must be allowed by name: MLflow maintains it no more."""
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    import mlflow
+
     monkeypatch.chdir(tmp_path)
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
+    place = {"file": f"file://{tmp_path}/runs", "sqlite": f"sqlite:///{tmp_path}/mlflow.db"}[store]
     model, opt = make()
-    with mlflow.start_run() as run:
-        train(model, opt, TunerLog(opt, to_mlflow(mlflow), every=10))
-    metrics = mlflow.MlflowClient().get_run(run.info.run_id).data.metrics
-    assert math.isclose(metrics["annealtune/rate"], opt.rate)
-    assert metrics["epoch/accuracy"] == 0.75
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it uses a deprecated part of SQLAlchemy
+        mlflow.set_tracking_uri(place)
+        with mlflow.start_run() as run:
+            train(model, opt, TunerLog(opt, to_mlflow(mlflow), every=10))
+        client = mlflow.MlflowClient()
+        rates = client.get_metric_history(run.info.run_id, RATE)
+        epochs = client.get_metric_history(run.info.run_id, "epoch/accuracy")
+    assert [metric.step for metric in rates] == list(range(10, STEPS + 1, 10))
+    assert math.isclose(rates[-1].value, opt.rate)
+    assert [metric.value for metric in epochs] == EPOCHS
     assert [path.read_text() for path in tmp_path.rglob("race-*.txt")] == [opt.races[0].table()]
 
 

@@ -233,7 +233,6 @@ def test_params_and_optimizer_bring_back_the_average(task, tmp_path):
     assert all(torch.equal(value, trained[name]) for name, value in weights_of(other).items())
 
 
-def test_a_scheduler_is_refused(task):
-    net = classifier(train_split=None, callbacks=[LRScheduler("StepLR", step_size=1)])
-    with pytest.raises(ValueError, match="got a scheduler"):
-        net.fit(*task.data().tensors)
+def test_a_scheduler_is_refused(task, kind, fitted):
+    with pytest.raises(ValueError, match=r"scheduler.*In skorch leave LRScheduler out"):
+        fitted(("schedule", LRScheduler("StepLR", step_size=1)))

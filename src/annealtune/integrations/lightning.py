@@ -8,11 +8,13 @@ tuner can compute the loss of a minibatch again without Lightning noticing.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
+from annealtune.integrations.attributes import Attributes
 from annealtune.integrations.requirements import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
 from annealtune.optim.evaluation.random_state import RandomState
@@ -20,6 +22,7 @@ from annealtune.optim.evaluation.random_state import RandomState
 require("lightning", "2.6.1", "lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
+from lightning.pytorch.loggers.logger import DummyLogger  # noqa: E402
 
 Tuner = SelfTuner | EmbeddedTuner
 
@@ -38,8 +41,10 @@ class TunerCallback(Callback):
 
     Args:
         loss: the method of the module that computes the loss. By default ``training_step``; then
-            its body runs again for other arms and accept tests, with ``self.log`` and metrics held
-            still. In manual optimization, where the training step calls ``step``, it must be given,
+            its body runs again for other arms and accept tests, without a trace in the module, its
+            logs and its metrics. What it does elsewhere (``print``, files, the insides of objects
+            that it holds) happens again, unless the loss has a method of its own that is named
+            here. In manual optimization, where the training step calls ``step``, it must be given,
             one for each tuner, unless ``step(loss=..., probe=...)`` is used.
         average: whether the average is swapped in.
         log: whether to log.
@@ -107,8 +112,10 @@ class TunerCallback(Callback):
             )
         is_first = False
 
-        def compute_quietly(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-            with contextlib.nullcontext() if is_first else quiet(module):
+        def compute_quietly(
+            before: Attributes | None, *args: Any, **kwargs: Any
+        ) -> tuple[Any, Any]:
+            with contextlib.nullcontext() if is_first else _again(module, before):
                 output = compute(*args, **kwargs)
             loss = output.get("loss") if isinstance(output, Mapping) else output
             if loss is None:
@@ -120,8 +127,9 @@ class TunerCallback(Callback):
         def compute_first(*args: Any, **kwargs: Any) -> Any:
             nonlocal is_first
             is_first = True
+            before = Attributes(module) if getattr(tuner, "is_racing", True) else None
             try:
-                output = recorded(*args, **kwargs)[1]
+                output = recorded(before, *args, **kwargs)[1]
                 self._waits = True
                 return output
             except _SkippedError:
@@ -136,7 +144,7 @@ class TunerCallback(Callback):
         """Have the tuner run Lightning's closure as any optimizer does, then make its own step."""
         make_step: Callable[..., Any] = tuner.step
 
-        def step(closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
+        def step(_: Any, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
             result = None if closure is None else closure()
             if module.automatic_optimization and not self._waits:
                 return result  # training_step returned None: no gradient, nothing to decide
@@ -150,12 +158,12 @@ class TunerCallback(Callback):
             own = make_step(**kwargs)
             return own if closure is None or result is None else result
 
-        tuner.step = step  # type: ignore[method-assign]
+        tuner.step = types.MethodType(step, tuner)  # type: ignore[method-assign]
         self._undo.callback(vars(tuner).pop, "step", None)
 
     def _clip_every_arm(self, trainer: Trainer, module: LightningModule, tuner: SelfTuner) -> None:
         def clip() -> None:
-            with quiet(module):
+            with _again(module):
                 module.configure_gradient_clipping(
                     tuner, trainer.gradient_clip_val, trainer.gradient_clip_algorithm
                 )
@@ -273,18 +281,23 @@ def _tuners(trainer: Trainer) -> list[Tuner]:
 
 
 @contextlib.contextmanager
-def quiet(module: nn.Module) -> Iterator[None]:
-    """Let a training step run again without a trace: nothing is logged, metrics stay."""
+def _again(module: LightningModule, before: Attributes | None = None) -> Iterator[None]:
+    """Let a method run again without a trace: nothing is logged, attributes and metrics stay.
+
+    ``before`` has the attributes as they were before it ran for the first time.
+    """
     metrics = [(m, _metric_state(m)) for m in module.modules() if hasattr(m, "metric_state")]
-    names = ("log", "log_dict")
-    before = {name: vars(module)[name] for name in names if name in vars(module)}
+    after, trainer = Attributes(module), module.trainer
+    loggers = trainer.loggers
     try:
-        vars(module).update(dict.fromkeys(names, _say_nothing))
+        if before is not None:
+            before.restore()
+        trainer.loggers = [DummyLogger() for _ in loggers]  # Lightning's own, which takes anything
+        vars(module).update(dict.fromkeys(("log", "log_dict", "print"), _say_nothing))
         yield
     finally:
-        for name in names:
-            vars(module).pop(name, None)
-        vars(module).update(before)
+        trainer.loggers = loggers
+        after.restore()
         for metric, state in metrics:
             vars(metric).update(state)
 

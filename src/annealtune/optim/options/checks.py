@@ -16,7 +16,8 @@ def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
     """Check that a step of the base can be tried and undone.
 
     Raises:
-        TypeError: if it is no optimizer, or its step needs a closure of its own.
+        TypeError: if it is no optimizer, or its step needs a closure of its own or the graph of
+            the gradients.
         ValueError: if it maximizes.
     """
     if not isinstance(base, Optimizer):
@@ -33,6 +34,11 @@ def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
         raise TypeError(
             f"{owner}(base=...) must be an optimizer whose step needs no closure, got "
             f"{type(base).__name__}: it evaluates the loss itself, several times a step"
+        )
+    if getattr(base, "is_second_order", False):  # timm's and other people's mark of such a one
+        raise TypeError(
+            f"{owner}(base=...) must be an optimizer that makes its step from gradients, got "
+            f"{type(base).__name__}: it differentiates them again (backward(create_graph=True))"
         )
     if not any(group["params"] for group in base.param_groups):
         raise ValueError(f"{owner}(base=...) must have parameters to train, got none")

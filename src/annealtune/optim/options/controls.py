@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.annealing.arguments import number
+from annealtune.optim.evaluation.foreign import scheduler_to_take_away
 from annealtune.optim.options.checks import as_neighborhood, plain
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.loop_options import LoopOption
@@ -172,6 +173,7 @@ class Controls:
                     f"{self.owner}: the neighborhood must not hold lr while a learning-rate "
                     "scheduler is attached (a group has 'initial_lr'): each would overwrite the "
                     "other. Take the scheduler away, or leave lr out of the neighborhood"
+                    f"{scheduler_to_take_away()}"
                 )
         for group, (same, left) in zip(self._base.param_groups, self._left, strict=False):
             for option, value in zip(self._options, left if group is same else (), strict=False):
@@ -180,6 +182,7 @@ class Controls:
                         f"{self.owner}: {option} is in the neighborhood, so nothing else may write "
                         f"it, got {plain(group[option])!r} where the last step left {value!r}. "
                         f"Take the scheduler away, or leave {option} out of the neighborhood"
+                        f"{scheduler_to_take_away()}"
                     )
 
     def _by_group(self, setting: Setting) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from annealtune.optim.evaluation.foreign import line_to_write
+from annealtune.optim.evaluation.foreign import scheduler_to_take_away
 from annealtune.optim.part import Part
 
 
@@ -99,7 +99,7 @@ class GroupRates(Part):
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
                 "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
                 f"the last step: {self._left} became {present}. Take the scheduler away; the rate "
-                f"falls by itself if total_steps=... is given{line_to_write()}"
+                f"falls by itself if total_steps=... is given{scheduler_to_take_away()}"
             )
 
     def _present(self) -> list[Any]:
