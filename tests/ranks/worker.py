@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 import sys
 import traceback
 import warnings
@@ -13,10 +15,11 @@ import torch
 from torch import distributed
 
 sys.path.insert(0, str(Path(__file__).parent))
-import scenarios
 
 
 def main(rank: int, world: int, store: str) -> None:
+    told = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # some frameworks print
     torch.set_num_threads(1)
     warnings.simplefilter("error")
     warnings.filterwarnings("default", message="SelfTuner: ")
@@ -30,12 +33,14 @@ def main(rank: int, world: int, store: str) -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            answer = {"value": getattr(scenarios, request["scenario"])(**request["arguments"])}
+            module, _, name = request["scenario"].rpartition(".")
+            scenario = getattr(importlib.import_module(module or "scenarios"), name)
+            answer = {"value": scenario(**request["arguments"])}
         except Exception as error:  # noqa: BLE001
             answer = {"error": type(error).__name__, "text": str(error)}
             answer["trace"] = traceback.format_exc()
         torch.save(answer, request["out"] + f".{rank}")
-        print("done", flush=True)
+        print("done", file=told, flush=True)
 
 
 if __name__ == "__main__":

@@ -193,9 +193,9 @@ def _check(trainer: Any, options: dict[str, Any]) -> None:
             f"scheduler, got {schedule} with warmup_steps={args.warmup_steps}; leave "
             "lr_scheduler_type and warmup_steps away and write optimizers=(tuner, None)"
         )
-    if args.world_size > 1 or args.n_gpu > 1 or trainer.is_deepspeed_enabled:
+    if args.n_gpu > 1 or trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         raise ValueError(
-            "Hugging Face Trainer: one process must decide for the whole run, got "
-            f"{args.world_size} processes, {args.n_gpu} devices; start it without torchrun, with "
-            "one visible device and without DeepSpeed"
+            "Hugging Face Trainer: several devices must train by DDP, one process each, got "
+            f"{args.n_gpu} devices in this one, DeepSpeed or FSDP; start it by torchrun, without "
+            "DeepSpeed and FSDP"
         )

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, distributed
 
 from annealtune.integrations.attributes import Attributes
 from annealtune.integrations.requirements import require
@@ -23,6 +23,7 @@ require("lightning", "2.6.1", "lightning")
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.loggers.logger import DummyLogger  # noqa: E402
+from lightning.pytorch.strategies import DDPStrategy  # noqa: E402
 
 Tuner = SelfTuner | EmbeddedTuner
 
@@ -51,7 +52,8 @@ class TunerCallback(Callback):
 
     Raises:
         TypeError: when fitting begins, if no optimizer is a tuner, or a scheduler is there too.
-        RuntimeError: if there are several processes.
+        ValueError: if several processes train by another strategy than DDP, or by manual
+            optimization.
 
     Example:
         >>> import lightning, torch
@@ -86,6 +88,7 @@ class TunerCallback(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the tuners and let them see the minibatches."""
         self._tuners = _tuners(trainer)
+        _check_processes(trainer, pl_module)
         automatic = pl_module.automatic_optimization
         names = self._losses or (("training_step",) if automatic else ())
         if names and len(names) != len(self._tuners):
@@ -241,14 +244,22 @@ class TunerCallback(Callback):
             pl_module.load_state_dict(checkpoint[_WEIGHTS])
 
     def state_dict(self) -> dict[str, Any]:
-        """Return torch's random state: Lightning does not save it."""
+        """Return torch's random state in every process: Lightning does not save it."""
         state = RandomState.capture()
-        return {"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}
+        own = {"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}
+        if not (distributed.is_initialized() and distributed.get_world_size() > 1):
+            return own
+        every: list[Any] = [None] * distributed.get_world_size()
+        distributed.all_gather_object(every, own)
+        return {"ranks": every}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue with that random state when fitting begins."""
-        cuda = tuple(state_dict["cuda"])
-        self._start = RandomState(state_dict["cpu"], cuda, state_dict["mps"])
+        """Continue with that random state when fitting begins; not with another's."""
+        every = state_dict.get("ranks", [state_dict])
+        world = distributed.get_world_size() if distributed.is_initialized() else 1
+        if len(every) == world:
+            own = every[distributed.get_rank() if world > 1 else 0]
+            self._start = RandomState(own["cpu"], tuple(own["cuda"]), own["mps"])
 
 
 class _SkippedError(Exception):
@@ -272,12 +283,24 @@ def _tuners(trainer: Trainer) -> list[Tuner]:
                 "Lightning: the learning rate is tuned and must not be written by a scheduler, got "
                 f"{type(scheduler).__name__}; in configure_optimizers return the tuner alone"
             )
-    if trainer.world_size > 1:
-        raise RuntimeError(
-            f"Lightning: one process must decide for the whole run, got {trainer.world_size}; "
-            "write Trainer(devices=1)"
-        )
     return found
+
+
+def _check_processes(trainer: Trainer, module: LightningModule) -> None:
+    """Refuse several processes where the gradients of other arms would not be exchanged."""
+    if trainer.world_size == 1:
+        return
+    if not isinstance(trainer.strategy, DDPStrategy):
+        raise ValueError(
+            "Lightning: several processes must train by DDP, got "
+            f"{type(trainer.strategy).__name__}; write Trainer(strategy='ddp')"
+        )
+    if not module.automatic_optimization:
+        raise ValueError(
+            "Lightning: with several processes a tuner needs automatic optimization, got "
+            f"{trainer.world_size} of them and manual optimization, which exchanges gradients in "
+            "the middle of a training step; write Trainer(devices=1), or a loop with Fabric"
+        )
 
 
 @contextlib.contextmanager
