@@ -45,6 +45,11 @@ class Hiding:
         if name.partition(".")[0] not in hidden:
             return self.finder.find_spec(name, path, target)
 
+    def find_distributions(self, context):  # torch asks for the version of optree
+        if (context.name or "").replace("-", "_") in hidden:
+            return ()
+        return getattr(self.finder, "find_distributions", lambda _: ())(context)
+
 sys.meta_path[:] = map(Hiding, sys.meta_path)
 """
 

@@ -91,6 +91,18 @@ def test_a_compiled_model_is_compiled_once(task, kind, graphs, given):
         assert torch.equal(net.state_dict()[name], value), name
 
 
+def test_a_whole_graph_needs_a_tuner_that_knows_the_compiled_model(task):
+    torch._dynamo.reset()
+    net = task.net()
+    compiled = torch.compile(net, backend=CompileCounter(), fullgraph=True)
+    tuner = task.tuner("self-tuned", net)
+    compute_loss = tuner.record(lambda x, y: task.loss(compiled, x, y))
+    x, y = next(iter(task.loader()))
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="give the tuner the compiled module"):
+        compute_loss(x, y)
+    torch._dynamo.reset()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "graphs"), [("self-tuned", 1), ("embedded", 2)])
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning")
