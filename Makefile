@@ -88,5 +88,5 @@ $(INSTALLED): pyproject.toml constraints.txt
 # What only the tests of the frameworks need: no demo waits for it.
 $(FRAMEWORKS): $(INSTALLED)
 	@echo "Installing the frameworks that the tests run in (a minute the first time) ..."
-	$(PIP_INSTALL) -e '.[frameworks]'
+	$(PIP_INSTALL) -e '.[frameworks,ray]'
 	@touch $@
