@@ -17,7 +17,7 @@ import pytest
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
 from annealtune.studies.best_seed import Halving, hunt
-from annealtune.studies.engines import ray_cluster
+from annealtune.studies.engines import remote
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.engines.ray import RayEngine
 from annealtune.studies.engines.remote import Site, problem_of
@@ -102,7 +102,7 @@ def test_a_study_begun_with_the_local_engine_goes_on_with_ray(go, plan, recorder
     recorder.events.clear()
     go(plan(methods=["sgd", "adamw", "sgd-momentum"]), jobs=1)
     assert recorder.names("started") == ["sgd-momentum seed 0", "sgd-momentum seed 1"]
-    assert not list(place.glob("study/runs/.ray*"))
+    assert not list(place.glob("study/runs/.*"))
 
 
 @pytest.mark.slow
@@ -202,9 +202,9 @@ def begin(place, tiny):
     """Starts the program with a cluster of its own, and ends it if the test has not."""
     started = []
 
-    def begin():
+    def begin(*flags):
         command = [sys.executable, "-W", "error", "-m", "annealtune", "study", tiny, "--engine"]
-        command += ["ray", *FLAGS, "--out", "study"]
+        command += ["ray", *(flags or FLAGS), "--out", "study"]
         environment = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
         with (place / f".err-{len(started)}").open("w") as errors:
             process = subprocess.Popen(command, cwd=place, env=environment, stderr=errors)
@@ -258,6 +258,16 @@ def test_driver_or_daemon_killed_and_restored_the_same_table(
     assert again.wait(timeout=240) == 0, errors.read_text()
     assert program("study", tiny, *FLAGS, "--out", "local").code == 0
     assert outcome(place / "study") == outcome(place / "local")
+
+
+@pytest.mark.slow
+def test_a_cluster_of_our_own_for_every_rung_of_a_hunt(begin, place, program, tiny):
+    flags = ["--method", "sgd-sa", "--seeds", "0-1", "--epochs", "2", "--search", "best-seed"]
+    study, errors = begin(*flags)
+    assert study.wait(timeout=240) == 0, errors.read_text()
+    assert program("study", tiny, *flags, "--out", "local").code == 0
+    logs = [(place / name / "search.json").read_bytes() for name in ("study", "local")]
+    assert logs[0] == logs[1]
 
 
 @pytest.mark.slow
@@ -323,7 +333,7 @@ def test_a_lock_that_does_not_reach_the_worker(place):
 
 def test_other_versions_on_the_workers(go, plan, recorder, monkeypatch):
     other = {**describe_provenance(), "annealtune": "9.9.9", "torch": "1.0"}
-    monkeypatch.setattr(ray_cluster, "describe_provenance", lambda: other)
+    monkeypatch.setattr(remote, "describe_provenance", lambda: other)
     with pytest.raises(
         RunError, match=r"other versions.* annealtune \S+ instead of 9\.9\.9, torch"
     ):

@@ -7,28 +7,25 @@ code.
 """
 
 import contextlib
+import functools
 import os
 import secrets
 import signal
 from collections.abc import Iterator, Sequence
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import filelock
-
 from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.studies.directory import acquire, cores
+from annealtune.studies.directory import cores
 from annealtune.studies.engines import Observer, Task
 from annealtune.studies.engines.processes import run_processes
 from annealtune.studies.engines.ray_cluster import Cluster, told, unreachable
+from annealtune.studies.engines.remote import held_site
 from annealtune.training.stopping import StopRequest, handlers_restored
-from annealtune.training.storage.files import explained
 
 OLDEST = (2, 60)  # what was tried; token authentication came with 2.52
 _LEAST_OBJECT_STORE = 80 * 2**20  # nothing of size goes through it
-_PROBE = ".ray-probe"
 
 
 class RayEngine:
@@ -73,9 +70,10 @@ class RayEngine:
         """
         if all(task.is_done() for task in tasks):
             return
-        with _connected(self._address) as ray, _probe(tasks[0].path.parent) as probe:
+        site = held_site(tasks[0].path.parent, self._program)
+        with _connected(self._address) as ray, site as here:
             device = tasks[0].config.device
-            cluster = Cluster(ray, self._cpus, self._gpus, device, probe, self._program)
+            cluster = Cluster(ray, here, cpus=self._cpus, gpus=self._gpus, device=device)
             most = self._jobs or cluster.room()
             run_processes(tasks, observer, stop, start=cluster.start, most=most)
 
@@ -108,7 +106,7 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
             "num_cpus": cores(),
             "object_store_memory": _LEAST_OBJECT_STORE,
         }
-        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token()}
     else:
         settings["RAY_NUM_REDIS_GET_RETRIES"] = "2"  # of 40 s each, by default 20
     host = "localhost" if address is None else _check_address(address)
@@ -133,6 +131,11 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
         ray.shutdown()
 
 
+@functools.cache  # Ray reads it once in a process, and a hunt starts Ray for every rung
+def _token() -> str:
+    return secrets.token_hex(32)
+
+
 def _check_address(address: str) -> str:
     """Look whether somebody answers at an address and return its host, empty for auto."""
     if address == "auto":
@@ -150,19 +153,3 @@ def _check_address(address: str) -> str:
             "and this its address?"
         )
     return host.strip("[]")
-
-
-@contextlib.contextmanager
-def _probe(directory: Path) -> Iterator[Path]:
-    """Hold a lock in the directory of the runs, for the workers to run into."""
-    with explained(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-    path = directory / _PROBE
-    lock = filelock.FileLock(path, timeout=0)
-    with explained(path):
-        acquire(lock)
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
-        lock.release()

@@ -5,10 +5,8 @@ Ray itself is handed over: see `annealtune.studies.engines.ray`, the one file th
 
 import contextlib
 import math
-import os
 import socket
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -16,7 +14,6 @@ from typing import Any, NamedTuple
 from annealtune.errors import RunError
 from annealtune.studies.engines.processes import SECONDS_BETWEEN_LOOKS
 from annealtune.studies.engines.remote import Site, problem_of, train
-from annealtune.training.storage.provenance import describe_provenance
 
 _SECONDS_TO_CONNECT = 10
 _SECONDS_TO_INSPECT = 120  # starting a worker on a busy machine takes long
@@ -39,13 +36,14 @@ class Cluster:
     def __init__(
         self,
         ray: ModuleType,
+        site: Site,
+        *,
         cpus: float,
         gpus: float | None,
         device: str,
-        probe: Path,
-        program: Sequence[str] | None,
     ) -> None:
         self.ray = ray
+        self._site = site
         self.is_lost = False
         self._checked_at = time.monotonic()
         here = ray.get_runtime_context()
@@ -61,7 +59,6 @@ class Cluster:
         }
         self._wanted = Resources(cpus, self._choose_gpus(gpus, device))
         self.room()
-        self._site = Site(os.getcwd(), str(probe), describe_provenance(), program)  # noqa: PTH109
         self._inspect()
         self._train = ray.remote(
             num_cpus=self._wanted.cpus, num_gpus=self._wanted.gpus, max_retries=0

@@ -3,6 +3,7 @@
 It is the same whoever brings it there, and imports nothing of theirs.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -12,25 +13,47 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import filelock
 
 from annealtune.studies.directory import acquire
+from annealtune.training.storage.files import explained
+from annealtune.training.storage.provenance import describe_provenance
 
 _SECONDS_BETWEEN_LOOKS = 0.05
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+_PROBE = ".probe"
 
 
 class Site(NamedTuple):
     """Where a run belongs: what every machine must see and have."""
 
     directory: str  # relative names of the config begin here
-    probe: str
+    probe: str  # a file that the study holds a lock on
     provenance: dict[str, str]
-    program: Sequence[str] | None
+    program: Sequence[str] | None  # None: the module, by the Python of the worker
+
+
+@contextlib.contextmanager
+def held_site(runs: Path, program: Sequence[str] | None = None) -> Iterator[Site]:
+    """Describe this machine, and hold a lock beside the runs for the others to run into.
+
+    Raises:
+        RunError: if the disk refuses.
+    """
+    probe = runs / _PROBE
+    with explained(runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(probe, timeout=0)
+        acquire(lock)
+    try:
+        yield Site(str(Path.cwd()), str(probe), describe_provenance(), program)
+    finally:
+        probe.unlink(missing_ok=True)
+        lock.release()
 
 
 def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -> int | str:
@@ -52,7 +75,7 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
     try:
         while process.poll() is None:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
-    except KeyboardInterrupt:  # how Ray cancels
+    except KeyboardInterrupt:  # how Ray and submitit cancel
         process.terminate()
         process.wait()
     return process.returncode
