@@ -1,6 +1,7 @@
 """The Ray engine: the same runs as the local one, and clear words where a cluster will not do."""
 
 import contextlib
+import itertools
 import json
 import os
 import secrets
@@ -192,6 +193,32 @@ def test_a_worker_that_is_killed_lets_its_run_save_and_it_goes_on(head, go, plan
     ((_, _, reason),) = [event for event in recorder.events if event[0] == "retried"]
     assert reason.startswith("Ray: The worker died")
     assert len(finished.runs[0].metrics) == 400
+
+
+@pytest.mark.slow
+def test_thirty_runs_on_eight_gpus_of_which_none_is_given_twice(place, plan, recorder, head):
+    """The GPUs exist in name only: what is tested is which one a run is told to use."""
+    write = (
+        "import os, sys, time; run = sys.argv[4]; start = time.monotonic(); time.sleep(0.3); "
+        "print(os.environ['CUDA_VISIBLE_DEVICES'], start, time.monotonic(), "
+        "file=open(run + '/gpu', 'w')); open(run + '/result.json', 'w').write('{}')"
+    )
+    cluster = CLUSTER.replace("num_cpus=2, num_gpus=0", "num_cpus=8, num_gpus=8")
+    with subprocess.Popen(
+        [sys.executable, "-c", cluster], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        engine = RayEngine(
+            process.stdout.readline().strip(), program=(sys.executable, "-S", "-E", "-c", write)
+        )
+        planned = plan(methods=["sgd", "adamw", "sgd-sa"], seeds=range(10), device="cuda")
+        engine.run(tasks_of(planned, place), recorder, StopRequest())
+        process.stdin.close()
+    used = [path.read_text().split() for path in place.glob("runs/*/gpu")]
+    assert len(used) == 30
+    assert {gpu for gpu, _, _ in used} == set("01234567")
+    for gpu in "01234567":
+        spans = sorted((float(a), float(b)) for which, a, b in used if which == gpu)
+        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 # --- Killed without warning ---
