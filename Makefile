@@ -89,6 +89,6 @@ $(INSTALLED): pyproject.toml constraints.txt
 # breaks beside a CPU torch; it lies aside, without what it asks for, and only its own test looks there.
 $(FRAMEWORKS): $(INSTALLED)
 	@echo "Installing the frameworks that the tests run in (a minute the first time) ..."
-	$(PIP_INSTALL) -e '.[frameworks]'
+	$(PIP_INSTALL) -e '.[frameworks,ray]'
 	$(PIP_INSTALL) --no-deps --upgrade --target $(VENV)/without-dependencies timm
 	@touch $@

@@ -34,7 +34,7 @@ WITH_OPTIONAL_PACKAGES = {"training", "studies", "experiments", "integrations", 
 WHEN_CALLED = {"annealtune.optim.plot": {"matplotlib"}}
 
 # Packages of an extra of their own: one file each, so that everything else works without them.
-IN_ONE_FILE = ["tensorboard", "lightning", "transformers", "accelerate", "skorch"]
+IN_ONE_FILE = ["tensorboard", "lightning", "transformers", "accelerate", "skorch", "ray"]
 
 
 def module_of(path: Path) -> str:

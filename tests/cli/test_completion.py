@@ -64,7 +64,7 @@ class TestNames:
             ("annealtune reproduce ", REPRODUCTIONS),
             ("annealtune reproduce --size ", ("small", "paper")),
             ("annealtune study ", experiment_names()),
-            ("annealtune study --engine ", ("local",)),
+            ("annealtune study --engine ", ("local", "ray")),
             ("annealtune study --vary ", ("seed", "init_seed", "data_seed", "decision_seed")),
             ("annealtune train --epochs ", ()),
         ],

@@ -4,7 +4,6 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from annealtune.studies.directory import cores, stored_threads
 from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
+from annealtune.studies.engines.ray import RayEngine
 from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
@@ -28,7 +28,7 @@ from annealtune.studies.run import run_study
 from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
-ENGINES: dict[str, Callable[[int], Engine]] = {"local": LocalEngine}
+ENGINES = ("local", "ray")
 
 Experiment = Annotated[
     Path | None,
@@ -64,7 +64,8 @@ Jobs = Annotated[
     typer.Option(
         min=1,
         metavar="N",
-        help="Runs at a time; they share the cores.  [default: one per core, 1 on a GPU]",
+        help="Runs at a time; they share the cores.  [default: one per core, 1 on a GPU; with "
+        "Ray as many as there is room for]",
     ),
 ]
 EngineName = Annotated[
@@ -74,6 +75,27 @@ EngineName = Annotated[
         help=f"Who runs them: {', '.join(ENGINES)}.",
         metavar="NAME",
         autocompletion=complete_names(ENGINES),
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Ray: the head of a cluster that this machine is part of, or auto.  [default: one of "
+        "this machine alone]",
+    ),
+]
+Cpus = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Ray: cores of a run.  [default: its threads, or 1]"),
+]
+Gpus = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=1,
+        metavar="N",
+        help="Ray: 1 is a GPU of its own, 0.5 half of one, 0 none.  [default: 1 if there are any]",
     ),
 ]
 Out = Annotated[
@@ -115,6 +137,9 @@ def study(
     vary: Vary = None,
     jobs: Jobs = None,
     engine_name: EngineName = "local",
+    address: Address = None,
+    cpus: Cpus = None,
+    gpus: Gpus = None,
     out: Out = None,
     retry_failed: RetryFailed = False,
     search: Search = None,
@@ -142,7 +167,15 @@ def study(
     )
     if plan.vary in flags:
         raise ConfigError(f"{plan.vary} = {flags[plan.vary]}: a study varies it; give --seeds")
-    plan, engine = share_cores(plan, out, jobs, engine_name)
+    if engine_name not in ENGINES:
+        raise unknown_name("engine", engine_name, ENGINES)
+    engine: Engine
+    if engine_name == "ray":
+        plan, engine = share_cluster(plan, out, jobs, address, cpus, gpus)
+    elif (address, cpus, gpus) != (None, None, None):
+        raise ConfigError("address, cpus, gpus: belong to --engine ray")
+    else:
+        plan, engine = share_cores(plan, out, jobs)
     display = choose_display(Console(stderr=True))
     with stop_on_signals() as stop:
         if search is None:
@@ -155,23 +188,44 @@ def study(
         tell_outcome(finished)
 
 
-def share_cores(
-    plan: Plan, path: Path, jobs: int | None, engine_name: str = "local"
-) -> tuple[Plan, Engine]:
+def share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine]:
     """Settle the number of jobs, and give each run its share of the cores as threads.
 
     The thread count is part of the config of every run: results depend on it. A study that is
     continued keeps the one it has, whatever the number of jobs now.
 
     Raises:
-        ConfigError: for an unknown engine, or a ``study.toml`` that cannot be read.
+        ConfigError: for a ``study.toml`` that cannot be read.
     """
-    if engine_name not in ENGINES:
-        raise unknown_name("engine", engine_name, ENGINES)
     config = next(iter(plan.configs.values()))
     jobs = min(jobs or _default_jobs(config.device), len(plan.seeds) * len(plan.methods))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
-    return plan.with_threads(threads), ENGINES[engine_name](jobs)
+    return plan.with_threads(threads), LocalEngine(jobs)
+
+
+def share_cluster(
+    plan: Plan,
+    path: Path,
+    jobs: int | None,
+    address: str | None,
+    cpus: int | None,
+    gpus: float | None,
+) -> tuple[Plan, Engine]:
+    """Settle what a run is given by Ray: as many cores as it has threads, unless told otherwise.
+
+    Raises:
+        ConfigError: if Ray is missing, for a device that only Ray can choose, or a ``study.toml``
+            that cannot be read.
+    """
+    config = next(iter(plan.configs.values()))
+    if config.device.startswith("cuda:"):
+        raise ConfigError(
+            f"device = {config.device!r}: Ray chooses the GPU of a run, which then is its only "
+            "one; give --device cuda"
+        )
+    threads = config.threads or stored_threads(path) or cpus or 1
+    engine = RayEngine(address, cpus=cpus or threads, gpus=gpus, jobs=jobs)
+    return plan.with_threads(threads), engine
 
 
 def _default_jobs(device: str) -> int:

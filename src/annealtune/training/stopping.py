@@ -58,7 +58,7 @@ def stop_once_begun() -> Iterator[StopRequest]:
             signal.signal(number, note)
 
     request.when_begun.append(listen)
-    with _handlers_restored():
+    with handlers_restored():
         yield request
 
 
@@ -79,14 +79,15 @@ def leave_on_signals(words: str) -> Iterator[None]:
             os.write(2, line.encode())
         os._exit(128 + signal_number)
 
-    with _handlers_restored():
+    with handlers_restored():
         for number in _SIGNALS:
             signal.signal(number, leave)
         yield
 
 
 @contextmanager
-def _handlers_restored() -> Iterator[None]:
+def handlers_restored() -> Iterator[None]:
+    """Put back the handlers of both signals when the context ends."""
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield

@@ -1,0 +1,133 @@
+"""What happens on the machine of a worker: whether it will do, and a run from start to end.
+
+It is the same whoever brings it there, and imports nothing of theirs.
+"""
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import filelock
+
+from annealtune.studies.directory import acquire
+from annealtune.training.storage.files import explained
+from annealtune.training.storage.provenance import describe_provenance
+
+_SECONDS_BETWEEN_LOOKS = 0.05
+_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+_PROBE = ".probe"
+
+
+class Site(NamedTuple):
+    """Where a run belongs: what every machine must see and have."""
+
+    directory: str  # relative names of the config begin here
+    probe: str  # a file that the study holds a lock on
+    provenance: dict[str, str]
+    program: Sequence[str] | None  # None: the module, by the Python of the worker
+
+
+@contextlib.contextmanager
+def held_site(runs: Path, program: Sequence[str] | None = None) -> Iterator[Site]:
+    """Describe this machine, and hold a lock beside the runs for the others to run into.
+
+    Raises:
+        RunError: if the disk refuses.
+    """
+    probe = runs / _PROBE
+    with explained(runs):
+        runs.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(probe, timeout=0)
+        acquire(lock)
+    try:
+        yield Site(str(Path.cwd()), str(probe), describe_provenance(), program)
+    finally:
+        probe.unlink(missing_ok=True)
+        lock.release()
+
+
+def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -> int | str:
+    """Run ``annealtune train`` and return its exit code, or in words why this machine cannot."""
+    problem = problem_of(site)
+    if problem:
+        return f"{socket.gethostname()}: {problem}"
+    with Path(site.directory, log).open("ab") as file:
+        process = subprocess.Popen(
+            [*(site.program or (sys.executable, "-m", "annealtune")), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=site.directory,
+            env={**os.environ, **environment},
+            process_group=0,
+            preexec_fn=_save_when_the_worker_is_gone if sys.platform == "linux" else None,
+        )
+    try:
+        while process.poll() is None:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    except KeyboardInterrupt:  # how Ray and submitit cancel
+        process.terminate()
+        process.wait()
+    return process.returncode
+
+
+# Loaded here: between fork and exec there must be no import.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def _save_when_the_worker_is_gone() -> None:
+    """Let the kernel end this process with its parent: Ray gives its place to somebody else."""
+    if _LIBC is not None:
+        _LIBC.prctl(_DIE_WITH_PARENT, int(signal.SIGTERM))
+
+
+def problem_of(site: Site) -> str:
+    """Return why this machine would not do the same as that of the study, empty if it would."""
+    if not Path(site.directory).is_dir():
+        return f"does not see {site.directory}, where the study was started; use shared storage"
+    probe = Path(site.directory, site.probe)
+    if not probe.exists():
+        return f"does not see the run directories in {probe.parent}; use shared storage for --out"
+    lock = filelock.FileLock(probe, timeout=0)
+    if acquire(lock):
+        lock.release()
+        return (
+            f"does not see the lock that the study holds in {probe.parent}; two processes could "
+            "write to one run there: use storage that shares locks"
+        )
+    there = _provenance_in(site.directory)
+    differing = [
+        f"{name} {there.get(name, 'unknown')} instead of {here}"
+        for name, here in site.provenance.items()
+        if there.get(name) != here
+    ]
+    if differing:
+        return (
+            f"has other versions, and would give other results: {', '.join(differing)}; install "
+            "the same on all machines"
+        )
+    return ""
+
+
+@functools.cache  # a worker starts many runs
+def _provenance_in(directory: str) -> dict[str, str]:
+    """Ask the Python that will run the run; this process has paths of the study's."""
+    code = (
+        "import json; from annealtune.training.storage.provenance import describe_provenance; "
+        "print(json.dumps(describe_provenance()))"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False
+    )
+    found: dict[str, str] = json.loads(answer.stdout) if answer.returncode == 0 else {}
+    return found
