@@ -16,7 +16,7 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
 from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
@@ -91,7 +91,7 @@ def load(
         for content, batch in zip(contents, publication.batches, strict=True)
     ]
     train, test = torch.cat(parts[:-1]), parts[-1]
-    return Dataset(
+    return from_files(
         name="cifar10",
         train_inputs=_images(train),
         train_targets=train[:, 0].long(),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
 from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
@@ -86,7 +86,7 @@ def load(
     train_images, train_labels, test_images, test_labels = (
         _read(file, folder / file.name) for file in files
     )
-    return Dataset(
+    return from_files(
         name="fashion-mnist",
         train_inputs=train_images[:, None],
         train_targets=train_labels.long(),

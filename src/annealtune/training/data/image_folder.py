@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
 from .intake import memory
 from .pictures import GREY, SUFFIXES, mode_of, read_picture, size_of
 from .statistics import channel_statistics
@@ -51,7 +51,7 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
-    return Dataset(
+    return from_files(
         name="image-folder",
         train_inputs=torch.from_numpy(train_images),
         train_targets=torch.tensor(train.labels),

@@ -22,7 +22,7 @@ from annealtune.training.task import Task
 from . import CONFIG_FILE, is_run, require_run
 from .checkpoint import Checkpoints
 from .files import explained, read_json, replacing, scratch_of, write_json
-from .forms import check_best, check_epoch, check_moves, check_result
+from .forms import check_best, check_epoch, check_moves, check_result, check_task
 from .records import RecordFile
 
 
@@ -157,7 +157,7 @@ class RunDirectory:
         """
         if not self.task_file.exists():
             return None
-        content = read_json(self.task_file)
+        content = read_json(self.task_file, check_task)
         try:
             return Task.from_dict(content)
         except (TypeError, ValueError) as error:

@@ -6,12 +6,17 @@ numbers where numbers belong, so that nobody has to look again.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+MOST_VALUES = 1 << 26
+"""Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
+
+Size = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True)]
@@ -40,7 +45,11 @@ class _Race(BaseModel):
     rate: Number
     extra_steps: Whole
     restarted: Flag
-    number: Whole = 1
+    number: MOST_VALUES = 1 << 26
+"""Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
+
+Size = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+Whole = 1
     second: Whole | None = None
     losses: list[list[Number | None]] = []
 
@@ -57,13 +66,18 @@ class _Race(BaseModel):
 
 class _Epoch(_Form):
     epoch: Annotated[int, Field(ge=1, strict=True)]
+    validation_loss: Number | None
     races: list[_Race] = []
 
 
 class _Count(BaseModel):
     setting: Setting
     tried: Whole
-    improved: Whole = 0
+    improved: MOST_VALUES = 1 << 26
+"""Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
+
+Size = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
+Whole = 0
     accepted: Whole
 
 
@@ -84,6 +98,27 @@ class _Result(_Form):
     test_loss: Number | None
     validated_on: Text
     races: list[_Race] = []
+
+
+class _Task(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["classification", "regression", "tokens"]
+    input_shape: Annotated[list[Size], Field(min_length=1, max_length=8)]
+    input_type: Literal["uint8", "float32", "int64"]
+    output_shape: Annotated[list[Size], Field(min_length=1, max_length=8)]
+    classes: list[Text] = []
+    vocabulary: Size | None = None
+    mean: list[Number] = []
+    std: list[Number] = []
+    scale: Annotated[Number, Field(gt=0)] = 1.0
+
+    @model_validator(mode="after")
+    def _a_sample_fits_into_memory(self) -> Self:
+        for shape in (self.input_shape, self.output_shape):
+            if math.prod(shape) > MOST_VALUES:
+                raise ValueError(f"must have at most {MOST_VALUES:,} values a sample, got {shape}")
+        return self
 
 
 def check_epoch(record: Mapping[str, Any], *, whole: bool = False) -> None:
@@ -118,6 +153,11 @@ def check_best(content: Mapping[str, Any], *, whole: bool = False) -> None:
 def check_result(content: Mapping[str, Any], *, whole: bool = False) -> None:
     """Check the content of ``result.json``, as `check_epoch`."""
     _check(_Result, content, whole)
+
+
+def check_task(content: Mapping[str, Any]) -> None:
+    """Check the content of ``task.json``, as `check_epoch`."""
+    _check(_Task, content, whole=True)
 
 
 def _check(form: type[BaseModel], content: Mapping[str, Any], whole: bool) -> None:
