@@ -92,9 +92,7 @@ def _try(name: str, seeds: Path, seed: int, outcome: Outcome) -> None:
         text = str(error)
         if text != printable(text) or len(text) > LONGEST_MESSAGE:
             outcome.note(number, error)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except (Exception, HangError) as error:  # noqa: BLE001 - this is what is looked for
         outcome.note(number, error)
 
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -27,7 +28,7 @@ TEXTS = (
 )
 NUMBERS = (
     0, 1, -1, 2, 255, 256, 2**31 - 1, 2**31, 2**53, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400,
-    0.0, -0.0, 0.5, 1e-320, 1e-8, 1e20, 1.7e308, -1.7e308, float("inf"), float("-inf"), float("nan"),
+    0.0, -0.0, 0.5, 1e-320, 1e-8, 1e20, 1.7e308, -1.7e308, math.inf, -math.inf, math.nan,
 )  # fmt: skip
 
 

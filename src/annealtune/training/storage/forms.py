@@ -45,11 +45,7 @@ class _Race(BaseModel):
     rate: Number
     extra_steps: Whole
     restarted: Flag
-    number: MOST_VALUES = 1 << 26
-"""Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
-
-Size = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
-Whole = 1
+    number: Whole = 1
     second: Whole | None = None
     losses: list[list[Number | None]] = []
 
@@ -73,11 +69,7 @@ class _Epoch(_Form):
 class _Count(BaseModel):
     setting: Setting
     tried: Whole
-    improved: MOST_VALUES = 1 << 26
-"""Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
-
-Size = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
-Whole = 0
+    improved: Whole = 0
     accepted: Whole
 
 
