@@ -1,5 +1,6 @@
 """Small damages to bytes and to plain data, each drawn from a generator that is handed in."""
 
+import contextlib
 import copy
 import json
 import math
@@ -82,7 +83,8 @@ def damage_data(random: Random, value: Any) -> Any:
             holder.insert(key, holder[key] if random.random() < 0.5 else other_value(random))
         else:
             other_holder, other_key = random.choice(found)
-            holder[key] = copy.deepcopy(other_holder[other_key])
+            with contextlib.suppress(RecursionError):  # it is too deep already
+                holder[key] = copy.deepcopy(other_holder[other_key])
     return other_value(random) if random.random() < 0.02 else value
 
 

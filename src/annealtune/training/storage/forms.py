@@ -11,7 +11,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from annealtune.annealing.neighborhood import restored
 
 MOST_VALUES = 1 << 26
 """Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
@@ -22,7 +24,17 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Text = Annotated[str, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Option = Flag | Number | Text | None
-Setting = dict[str, Option | list[Option]]
+
+
+def _is_setting(options: dict[str, Any]) -> dict[str, Any]:
+    try:
+        restored(options)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return options
+
+
+Setting = Annotated[dict[str, Option | list[Option]], AfterValidator(_is_setting)]
 
 
 class _Form(BaseModel):
