@@ -212,7 +212,8 @@ class _Run:
         """Put the session where it was saved; return how long the records were then."""
         try:
             self.session.load_state_dict(state)
-            return [int(size) for size in state["record_sizes"]]
+            metrics, moves = state["record_sizes"]
+            return [int(metrics), int(moves)]
         except Exception as error:  # of our form but not ours: whatever it provokes
             raise RunError(
                 f"{self.directory.path}: its checkpoint does not fit the model and the data as "
