@@ -178,9 +178,10 @@ def _told(fault: Any) -> str:
     key = ".".join(map(str, fault["loc"]))[:100]
     if fault["type"] == "missing":
         return f"{key}: must be there"
-    rule = fault["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    if fault["type"] == "value_error":  # a sentence of ours, with the value in it
+        return f"{key or 'it'}: {fault['ctx']['error']}"
+    rule = fault["msg"].removeprefix("Input should be ")
     rule = re.sub("^(a )?valid ", "a ", rule).replace("dictionary", "table")
-    start = "" if rule.startswith("must") else "must be "
     value = repr(fault["input"])
     told = value if len(value) <= 60 else f"{value[:50]} ..."
-    return f"{key or 'it'}: {start}{rule}, got {told}"
+    return f"{key or 'it'}: must be {rule}, got {told}"
