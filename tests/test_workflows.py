@@ -67,7 +67,7 @@ def test_no_job_may_write_but_the_one_that_publishes() -> None:
     granted = [job["permissions"] for job in jobs() if "permissions" in job]
     assert granted == [{"id-token": "write"}]
     publish = WORKFLOWS["release"]["jobs"]["publish"]
-    assert publish["needs"] == ["tests", "build"]
+    assert publish["needs"] == ["tests", "build", "bill-of-materials"]
     assert publish["steps"][-1]["uses"] == "pypa/gh-action-pypi-publish@release/v1"
 
 

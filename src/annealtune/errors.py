@@ -6,9 +6,26 @@ import difflib
 import re
 from collections.abc import Iterable
 
+# A message of ours is shorter: what is longer quotes something that was made to be long.
+_LONGEST = 10_000
+_UNPRINTABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+# Words longer than any name: comparing them with names takes time and finds nothing.
+_LONGEST_NAME = 200
+
 
 class AnnealtuneError(Exception):
-    """Base of every exception that is annealtune's own."""
+    """Base of every exception that is annealtune's own.
+
+    Its text can be shown on any terminal, whatever names and values it quotes; see `printable`.
+    """
+
+    def __str__(self) -> str:
+        text = printable(super().__str__())
+        if len(text) <= _LONGEST:
+            return text
+        return f"{text[:_LONGEST]} ... ({len(text) - _LONGEST:,} letters more)"
 
 
 class NonFiniteLossError(AnnealtuneError, ArithmeticError):
@@ -44,6 +61,19 @@ class RunStoppedError(AnnealtuneError):
         self.signal_number = signal_number
 
 
+def printable(text: str) -> str:
+    r"""Return text in which what would steer a terminal is spelled out; line ends and tabs stay.
+
+    These are control characters, so every escape sequence, those that turn the direction of
+    writing, and halves of characters, which no file takes.
+
+    Example:
+        >>> print(printable("a\x1b[31mb"))
+        a\x1b[31mb
+    """
+    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the end of a message about an unknown name: the nearest known one, if one is near.
 
@@ -65,6 +95,8 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known name that is meant, None if none is near; see `did_you_mean`."""
+    if len(name) > _LONGEST_NAME:
+        return None
     wanted = _plain(name)
     plain = {_plain(word): word for word in known}
     if wanted in plain:

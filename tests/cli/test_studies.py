@@ -241,7 +241,7 @@ def usage(monkeypatch, capsys, place, tiny):
         (["--methods", "../../sgd"], "'../../sgd': unknown"),
         (["--methods", "<script>"], "'<script>': unknown"),
         (["--methods", "sgd,sgd"], "more than once"),
-        (["--methods", ""], "names with commas"),
+        (["--methods", ""], "--methods: must not be empty"),
         (["--seed", "3"], "seed = 3: a study varies it"),
         (["--vary", "init_seed", "--init-seed", "3"], "init_seed = 3: a study varies it"),
         (["--vary", "init-sed"], "vary = 'init-sed': unknown; did you mean 'init_seed'?"),

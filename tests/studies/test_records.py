@@ -96,11 +96,15 @@ def test_a_line_that_is_still_being_written_is_none(study):
         (
             "metrics.jsonl",
             '{"epoch": 1}\n{"ep\n{"epoch": 3}\n',
-            "metrics.jsonl is damaged in line 2",
+            "metrics.jsonl is damaged: line 2",
         ),
-        ("metrics.jsonl", b"\xff\n", "metrics.jsonl is damaged in line 1"),
-        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged in line 1"),
-        ("moves.jsonl", "x\n", "moves.jsonl is damaged in line 1"),
+        ("metrics.jsonl", b"\xff\n", "metrics.jsonl is damaged: line 1"),
+        ("metrics.jsonl", "3\n", "metrics.jsonl is damaged: line 1"),
+        ("moves.jsonl", "x\n", "moves.jsonl is damaged: line 1"),
+        ("result.json", '{"test_accuracy": "high"}', "result.json is damaged: test_accuracy: "),
+        ("result.json", '{"test_loss": true}', "result.json is damaged: test_loss: "),
+        ("metrics.jsonl", '{"epoch": 1}\n{"races": [0]}\n', "metrics.jsonl is damaged: line 2: "),
+        ("moves.jsonl", '{"settings": null}\n', "moves.jsonl is damaged: line 1: settings: "),
     ],
 )
 def test_damage_is_a_failed_run_that_says_so(name, content, reason, study):

@@ -77,6 +77,7 @@ def _run(arguments: list[str], *, debug: bool) -> Any:
     from annealtune.training import launch
 
     try:
+        _check_words(arguments)
         _check_command(arguments)
         words = arguments or ["--help"]
         with waiting("starting") if _is_slow(words) else nullcontext():
@@ -174,6 +175,24 @@ def _tell_version() -> int:
     return 0
 
 
+def _check_words(arguments: list[str]) -> None:
+    """Refuse words that no option has a use for, and no file could hold.
+
+    Raises:
+        ConfigError: if one is empty, as that of an unset variable, or not UTF-8.
+    """
+    from annealtune.errors import ConfigError
+
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        name, equals, value = word.partition("=")
+        is_option = bool(equals) and name.startswith("--")
+        if not (value if is_option else word):
+            place = name if is_option else before if before.startswith("-") else "an argument"
+            raise ConfigError(f"{place}: must not be empty; leave it out or give it a value")
+        if not word.isascii() and word.encode(errors="ignore") != word.encode(errors="replace"):
+            raise ConfigError(f"{word!r}: must be UTF-8; rename the file or folder that it names")
+
+
 def _check_command(arguments: list[str]) -> None:
     """Refuse a command that does not exist.
 
@@ -244,5 +263,7 @@ def _commands_of(file: str) -> Mapping[str, Any]:
 
 
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"annealtune: {message}\n")
+    from annealtune.errors import printable
+
+    sys.stderr.write(f"annealtune: {printable(message)}\n")
     return code

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from annealtune.annealing.race_info import rate_text
+from annealtune.cli.output import say
 from annealtune.studies.listing import Entry, Listing, list_directory
+from annealtune.training.console import Console
 
 PLACES = (Path("runs"), Path("studies"))
 # From here on what a run is stands beside its path, else below it.
@@ -45,7 +46,7 @@ def list_runs(directory: Directory = None, as_json: AsJson = False) -> None:
     found = [list_directory(place) for place in places]
     entries = [entry for listing in found for entry in listing.entries]
     if as_json:
-        typer.echo(json.dumps([entry.to_dict() for entry in entries], indent=2))
+        say(json.dumps([entry.to_dict() for entry in entries], indent=2))
         return
     console = Console()
     if not console.is_terminal and "COLUMNS" not in os.environ:
@@ -54,7 +55,7 @@ def list_runs(directory: Directory = None, as_json: AsJson = False) -> None:
         console.print(_table(entries, is_wide=console.width >= _WIDE))
     else:
         where = " and ".join(map(str, PLACES if directory is None else places))
-        typer.echo(f"no runs or studies in {where}; list DIR looks elsewhere, train starts a run")
+        say(f"no runs or studies in {where}; list DIR looks elsewhere, train starts a run")
     _tell_skipped(found)
 
 
@@ -103,4 +104,4 @@ def _tell_skipped(found: Iterable[Listing]) -> None:
     skipped = [str(path) for listing in found for path in listing.skipped]
     if skipped:
         shown = ", ".join(skipped[:3]) + (" ..." if len(skipped) > 3 else "")
-        typer.echo(f"skipped, no run or study in them: {shown}", err=True)
+        say(f"skipped, no run or study in them: {shown}", err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from annealtune.cli.completion import complete_run
+from annealtune.cli.output import say
 from annealtune.errors import ConfigError
 from annealtune.training.storage import require_run
 
@@ -45,7 +46,7 @@ def predict(
     from annealtune.training.prediction import predict as write_predictions
 
     count = write_predictions(run_path, source, out, batch_size=batch_size)
-    typer.echo(f"{count} predictions: {out}")
+    say(f"{count} predictions: {out}")
 
 
 @app.command()
@@ -64,7 +65,7 @@ def export(
 
     _check_free([directory / name for name in FILES], force)
     for path in write_model(run_path, directory):
-        typer.echo(path)
+        say(path)
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from annealtune.cli.completion import complete_run_or_study
+from annealtune.cli.output import say
 from annealtune.errors import ConfigError
 from annealtune.studies.records import STUDY_FILE, read_lone_run, read_study
 from annealtune.training.storage import CONFIG_FILE, is_run
@@ -43,7 +44,7 @@ def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures 
         if _are_studies(paths)
         else _write_runs(paths, out, figures)
     )
-    typer.echo(page)
+    say(page)
     if open_:
         show(page)
 
@@ -51,7 +52,7 @@ def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures 
 def show(page: Path) -> None:
     """Open a page in the browser; where there is none, say so."""
     if not webbrowser.open(page.resolve().as_uri()):
-        typer.echo(f"no browser was found: open {page} yourself", err=True)
+        say(f"no browser was found: open {page} yourself", err=True)
 
 
 def _are_studies(paths: list[Path]) -> bool:

@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_names
 from annealtune.cli.flags import Assignments, read_values
+from annealtune.cli.output import say
 from annealtune.cli.studies import (
     Jobs,
     RetryFailed,
@@ -31,6 +31,7 @@ from annealtune.studies.reproduction import (
 )
 from annealtune.studies.run import run_study
 from annealtune.training.config import DEVICES
+from annealtune.training.console import Console
 from annealtune.training.stopping import stop_on_signals
 
 app = typer.Typer(rich_markup_mode=None)
@@ -89,7 +90,7 @@ def reproduce(
     runs = sum(len(plan.runs()) for plan in plans)
     share = runs / chosen.count()
     duration = _duration(share * chosen.hours(size, jobs))
-    typer.echo(f"{name}: {chosen.shows}; {runs} runs, {duration}")
+    say(f"{name}: {chosen.shows}; {runs} runs, {duration}")
     if size == "paper":
         _check_means(f"{runs} runs take {duration}", yes, device)
     failures = []

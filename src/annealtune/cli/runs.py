@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from annealtune.annealing import STRATEGIES
 from annealtune.cli.command_line import typed_command
@@ -22,10 +21,12 @@ from annealtune.cli.flags import (
     write_short_forms,
 )
 from annealtune.cli.help import MethodCommand
+from annealtune.cli.output import say
 from annealtune.cli.waiting import waiting
 from annealtune.errors import ConfigError
 from annealtune.training import launch
 from annealtune.training.config import RunConfig, from_values
+from annealtune.training.console import Console
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
@@ -149,18 +150,16 @@ def train(
         if page is not None:
             page.finish()
         if result["validated_on"] == "test":
-            typer.echo(
-                "the test set chose the best epoch (validate_on = test): its score is optimistic"
-            )
-        typer.echo(
+            say("the test set chose the best epoch (validate_on = test): its score is optimistic")
+        say(
             f"{told_scores(result, 'test')}, "
             f"best epoch {result['best_epoch']} of {result['epochs']}"
         )
-        typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+        say(f"weights: {run_dir / 'best.safetensors'}")
         if page is not None and page.page is not None:
-            typer.echo(f"page: {page.page}")
+            say(f"page: {page.page}")
         else:
-            typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
+            say(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 def _follow(config: RunConfig, stop_after: int | None) -> None:
@@ -199,9 +198,9 @@ def evaluate(
         from annealtune.training.runs import score
 
         scores = score(run_path, data_dir)
-    typer.echo(f"best epoch {scores['epoch']}")
+    say(f"best epoch {scores['epoch']}")
     for part in ("validation", "test"):
-        typer.echo(told_scores(scores, part))
+        say(told_scores(scores, part))
 
 
 @app.command("inspect")
@@ -212,7 +211,7 @@ def inspect_run(run_path: RunPath) -> None:
         from annealtune.training.describe import describe_run
 
     for name, value in describe_run(run_path):
-        typer.echo(f"{name:<14} {value}")
+        say(f"{name:<14} {value}")
 
 
 def _read_config(

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_experiment, complete_list, complete_names
 from annealtune.cli.flags import Assignments, read_values, with_config_flags
 from annealtune.cli.help import GroupedCommand
+from annealtune.cli.output import say
 from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.best_seed import KIND, Halving, hunt
 from annealtune.studies.directory import cores, stored_threads
@@ -25,6 +25,7 @@ from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_met
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
+from annealtune.training.console import Console
 from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
@@ -243,7 +244,7 @@ def tell_outcome(study: Study) -> None:
     """
     counts = Counter(run.status for run in study.runs)
     told = ", ".join(f"{counts[status]} {status}" for status in counts)
-    typer.echo(f"{study.path}: {told}")
+    say(f"{study.path}: {told}")
     winner = (study.search or {}).get("winner")
     if winner is not None:
         quantity = "accuracy" if "test_accuracy" in winner else "loss"
@@ -251,12 +252,12 @@ def tell_outcome(study: Study) -> None:
             f"{winner[key]:.2%}" if quantity == "accuracy" else decimal(winner[key])
             for key in (f"validation_{quantity}", f"test_{quantity}")
         )
-        typer.echo(
+        say(
             f"best {study.vary}: {winner['seed']}, chosen by its validation {quantity} "
             f"{chosen_by} (epoch {winner['best_epoch']})"
         )
-        typer.echo(f"on the test set, which chose nothing: {reached}")
-    typer.echo(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
+        say(f"on the test set, which chose nothing: {reached}")
+    say(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
     failed = [run for run in study.runs if run.status == "failed"]
     if failed:
         lines = [f"{run.method} seed {run.seed}: {run.reason}" for run in failed[:10]]

@@ -3,20 +3,21 @@
 Both look at the files of the runs, so they show the same whichever engine runs them.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
+from annealtune.training.console import Console
+from annealtune.training.plain_data import parse_json
 from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -133,7 +134,7 @@ def last_record(run: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL))
             lines = file.read().split(b"\n")[:-1]
-        record = json.loads(lines[-1]) if lines else {}
+        record = parse_json(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}
     if not isinstance(record, dict):

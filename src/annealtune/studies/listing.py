@@ -6,17 +6,23 @@ A directory that cannot be read, or is broken, is an entry that says so.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from annealtune.errors import ConfigError
 from annealtune.studies.records import FAILURE_FILE, STUDY_FILE, RunRecord, Study, read_study
+from annealtune.training.plain_data import (
+    Check,
+    parse_toml,
+    read_lines,
+    read_object,
+    read_regular,
+)
 from annealtune.training.storage import CONFIG_FILE
+from annealtune.training.storage.forms import check_best, check_epoch, check_result
 
 State = Literal["finished", "running", "unfinished", "failed", "damaged"]
 # What only a run leaves behind: many a program has a config.toml.
@@ -201,8 +207,8 @@ def _entry_of(run: RunRecord) -> Entry:
 def _read_run(path: Path) -> Entry:
     damages: list[str] = []
     config = _read(path / CONFIG_FILE, damages)
-    result = _read(path / "result.json", damages)
-    best = _read(path / "best.json", damages)
+    result = _read(path / "result.json", damages, check_result)
+    best = _read(path / "best.json", damages, check_best)
     failure = _read(path / FAILURE_FILE, damages)
     records = _read_lines(path / "metrics.jsonl", damages)
     if not config and not damages:
@@ -267,30 +273,25 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _read(path: Path, damages: list[str]) -> dict[str, Any]:
+def _read(path: Path, damages: list[str], check: Check | None = None) -> dict[str, Any]:
     """Return a table, empty if the file is not there; note if it cannot be used."""
-    parse = tomllib.loads if path.suffix == ".toml" else json.loads
     try:
-        content = parse(path.read_text(encoding="utf-8"))
+        if path.suffix == ".toml":
+            return parse_toml(read_regular(path).decode())
+        return read_object(path, check)
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, RecursionError):
-        content = None
-    if isinstance(content, dict):
-        return content
-    damages.append(f"{path.name} cannot be read")
-    return {}
+    except (OSError, ValueError):
+        damages.append(f"{path.name} cannot be read")
+        return {}
 
 
 def _read_lines(path: Path, damages: list[str]) -> list[dict[str, Any]]:
     """Return the complete lines of a file; a last one without its end is still being written."""
     try:
-        records = [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+        return read_lines(path, check_epoch)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, RecursionError):
-        records = [None]
-    if all(isinstance(record, dict) for record in records):
-        return records
-    damages.append(f"{path.name} cannot be read")
-    return []
+    except (OSError, ValueError):
+        damages.append(f"{path.name} cannot be read")
+        return []

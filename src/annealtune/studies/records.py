@@ -5,16 +5,17 @@ cannot be read is a record that says why.
 """
 
 import dataclasses
-import json
-import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import read_toml
+from annealtune.training.plain_data import parse_toml, read_lines, read_object
 from annealtune.training.storage import require_run
+from annealtune.training.storage.forms import check_epoch, check_moves, check_result
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
@@ -200,11 +201,11 @@ def read_lone_run(path: Path) -> RunRecord:
 
 def _read_run(path: Path, method: str, seed: int) -> RunRecord:
     damages: list[str] = []
-    result = _attempt(damages, _read_object, path / "result.json")
-    failure = _attempt(damages, _read_object, path / FAILURE_FILE)
+    result = _attempt(damages, partial(read_object, check=check_result), path / "result.json")
+    failure = _attempt(damages, read_object, path / FAILURE_FILE)
     config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics = _attempt(damages, _read_lines, path / "metrics.jsonl") or ()
-    moves = _attempt(damages, _read_lines, path / "moves.jsonl") or ()
+    metrics = _attempt(damages, partial(read_lines, check=check_epoch), path / "metrics.jsonl")
+    moves = _attempt(damages, partial(read_lines, check=check_moves), path / "moves.jsonl")
     status: Status
     reason: str | None = None
     if damages:
@@ -215,7 +216,7 @@ def _read_run(path: Path, method: str, seed: int) -> RunRecord:
         status, reason = "failed", str(failure.get("reason", "no reason was recorded"))
     elif path.is_dir():
         epochs = config.get("epochs")
-        done = f"{len(metrics)} of {epochs} epochs" if epochs else "nothing saved yet"
+        done = f"{len(metrics or ())} of {epochs} epochs" if epochs else "nothing saved yet"
         status, reason = "unfinished", f"begun, {done}"
     else:
         status = "missing"
@@ -226,8 +227,8 @@ def _read_run(path: Path, method: str, seed: int) -> RunRecord:
         status=status,
         reason=reason,
         config=config,
-        metrics=metrics,
-        moves=moves,
+        metrics=tuple(metrics or ()),
+        moves=tuple(moves or ()),
         result=result if status == "finished" else None,
     )
 
@@ -254,7 +255,7 @@ def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
 def _read_search(path: Path) -> dict[str, Any] | None:
     """Read the log of a search, None if there is none."""
     damages: list[str] = []
-    search = _attempt(damages, _read_object, path)
+    search = _attempt(damages, read_object, path)
     rungs = [] if search is None else search.get("rungs")
     if not isinstance(rungs, list) or not all(map(_is_rung, rungs)):
         damages.append(f"{path.name} is damaged: its rungs have another form")
@@ -272,45 +273,18 @@ def _is_rung(rung: Any) -> bool:
     return False
 
 
-class _DamageError(Exception):
-    """Why a file cannot be used."""
-
-
 def _attempt(damages: list[str], read: Callable[[Path], _Content], path: Path) -> _Content | None:
     """Read a file that may not be there; note what is wrong with it."""
     if not path.exists():
         return None
     try:
         return read(path)
-    except _DamageError as damage:
-        damages.append(f"{path.name} is damaged {damage}")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         damages.append(f"{path.name} is damaged: {error}")
     except OSError as error:
         damages.append(f"{path.name} cannot be read: {error.strerror or error}")
     return None
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    content = json.loads(path.read_bytes())
-    if not isinstance(content, dict):
-        raise ValueError("it must hold a JSON object")
-    return content
-
-
 def _read_config(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
-
-
-def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
-    """Return the complete lines; a last one without its end is still being written."""
-    records = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
-            raise _DamageError(f"in line {number}")
-        records.append(record)
-    return tuple(records)
+    return parse_toml(path.read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 from annealtune.training.data.pictures import GREY, SUFFIXES, mode_of, read_picture
+from annealtune.training.factories import in_one_line
 from annealtune.training.task import Task
 
 Batch = tuple[list[str], Tensor]
@@ -98,8 +99,8 @@ def _array(path: Path) -> NDArray[Any]:
     try:
         with path.open("rb") as file:
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as an array: {error}") from error
+    except Exception as error:  # whatever a damaged or hostile header provokes
+        raise DataError(f"{path} cannot be read as an array: {in_one_line(error)}") from error
     if array.dtype.kind not in "biuf":
         raise DataError(f"{path}: must hold an array of numbers, got {array.dtype}")
     return array

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -24,6 +24,7 @@ from rich.text import Text
 
 from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.training.config import RunConfig
+from annealtune.training.console import Console
 from annealtune.training.factories import is_factory
 
 if TYPE_CHECKING:

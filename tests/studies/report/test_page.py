@@ -311,7 +311,7 @@ def test_a_damaged_run_is_a_failed_one(make_study: Callable[..., Study]) -> None
     study = make_study({"sgd": {0: {}, 1: {}}})
     (study.runs[1].path / "metrics.jsonl").write_text("{broken\n")
     page = page_of(read_study(study.path))
-    assert "failed: metrics.jsonl is damaged in line 1" in page.text
+    assert "failed: metrics.jsonl is damaged: line 1" in page.text
     assert "1 of 2 runs finished: 1 failed." in page.text
 
 

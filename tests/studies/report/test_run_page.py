@@ -183,7 +183,7 @@ class TestWhateverIsThere:
     def test_a_damaged_run(self, copied):
         directory = copied()
         (directory / "metrics.jsonl").write_text("{}\nno JSON\n")
-        assert "Failed: metrics.jsonl is damaged in line 2." in page_of(directory).text
+        assert "Failed: metrics.jsonl is damaged: line 2: " in page_of(directory).text
 
     @pytest.mark.parametrize("method", ["self-tuned", "sgd-sa"])
     def test_a_run_with_losses_alone(self, copied, method):

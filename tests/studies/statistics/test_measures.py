@@ -47,7 +47,7 @@ def test_a_missing_metric_is_no_number(make_study: Callable[..., Study]) -> None
         {
             "sgd": {
                 0: {"loss": None},
-                1: {"loss": 0.5, "result": {"test_accuracy": "high", "test_loss": True}},
+                1: {"loss": 0.5, "result": {"test_accuracy": None, "test_loss": None}},
                 2: {"loss": 0.25, "metric": {"validation_paper_loss": None}},
             }
         }

@@ -44,7 +44,7 @@ class TestFashionMNIST:
 
     def test_the_public_loader_takes_the_published_files_only(self, tiny_fashion, tmp_path) -> None:
         write(tmp_path, tiny_fashion[1])
-        with pytest.raises(DataError, match="expected md5:8d4fb7e6c68d591d4c3dfef9ec88bf0d"):
+        with pytest.raises(DataError, match="expected sha256:3aede38d61863908ad"):
             load("fashion-mnist", data_dir=tmp_path)
 
     def test_only_what_is_missing_is_downloaded(self, tiny_fashion, tmp_path, server) -> None:
@@ -133,10 +133,10 @@ class TestCIFAR10:
 
     def test_the_public_loader_takes_the_published_files_only(self, tiny_cifar, tmp_path) -> None:
         write(tmp_path, tiny_cifar[2])
-        with pytest.raises(DataError, match="sha1:aadd24acce27caa71bf4b10992e9e7b2d74c2540"):
+        with pytest.raises(DataError, match="sha256:cee916563c9f80d84e3cc88"):
             load("cifar10", data_dir=tmp_path)
         write(tmp_path / "packed", {"cifar-10-binary.tar.gz": tiny_cifar[1]})
-        with pytest.raises(DataError, match="md5:c32a1d4ab5d03f1284b67883e8d87530"):
+        with pytest.raises(DataError, match="sha256:c4a38c50a1bc5f3a1c5537"):
             load("cifar10", data_dir=tmp_path / "packed")
 
     @pytest.mark.parametrize(

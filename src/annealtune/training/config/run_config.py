@@ -75,7 +75,7 @@ class RunConfig(Options):
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
         "or package.module:factory",
     )
-    pad: Annotated[int, Field(ge=0, le=4096, strict=True)] | None = Field(
+    pad: Annotated[int, Field(ge=0, le=256, strict=True)] | None = Field(
         None, description="zero-pad images to a multiple of this (unset: 32 for vgg, 0: never)"
     )
     method: MethodName = Field(DEFAULT_METHOD, description="how the weights are trained")

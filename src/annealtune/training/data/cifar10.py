@@ -16,12 +16,14 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
 from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
 FOLDER = "cifar-10-batches-bin"
 RECORD = 1 + 3 * 32 * 32
+# Records of the largest batch.
+MOST_RECORDS = 10_000
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer",
     "dog", "frog", "horse", "ship", "truck",
@@ -40,17 +42,20 @@ class Publication:
 PUBLICATION = Publication(
     PublishedFile(
         "cifar-10-binary.tar.gz",
-        "md5:c32a1d4ab5d03f1284b67883e8d87530",
+        "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
         170_052_171,
     ),
-    (
-        PublishedFile("data_batch_1.bin", "sha1:aadd24acce27caa71bf4b10992e9e7b2d74c2540"),
-        PublishedFile("data_batch_2.bin", "sha1:c0ba65cce70568cd57b4e03e9ac8d2a5367c1795"),
-        PublishedFile("data_batch_3.bin", "sha1:1dd00a74ab1d17a6e7d73e185b69dbf31242f295"),
-        PublishedFile("data_batch_4.bin", "sha1:aab85764eb3584312d3c7f65fd2fd016e36a258e"),
-        PublishedFile("data_batch_5.bin", "sha1:26e2849e66a845b7f1e4614ae70f4889ae604628"),
-        PublishedFile("test_batch.bin", "sha1:67eb016db431130d61cd03c7ad570b013799c88c"),
+    tuple(
+        PublishedFile(f"{name}.bin", f"sha256:{digest}")
+        for name, digest in (
+            ("data_batch_1", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+            ("data_batch_2", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+            ("data_batch_3", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+            ("data_batch_4", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+            ("data_batch_5", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+            ("test_batch", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+        )
     ),
 )
 
@@ -86,7 +91,7 @@ def load(
         for content, batch in zip(contents, publication.batches, strict=True)
     ]
     train, test = torch.cat(parts[:-1]), parts[-1]
-    return Dataset(
+    return from_files(
         name="cifar10",
         train_inputs=_images(train),
         train_targets=train[:, 0].long(),
@@ -131,8 +136,9 @@ def _unpack(archive: Path, publication: Publication) -> list[bytes]:
                 name = member.name.rpartition("/")[2]
                 content = tar.extractfile(member) if name in wanted and member.isreg() else None
                 if content is not None:
-                    found[name] = content.read()
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+                    # One byte more than there may be: a header can promise any size.
+                    found[name] = content.read(MOST_RECORDS * RECORD + 1)
+    except (OSError, EOFError, tarfile.TarError, zlib.error, ValueError, OverflowError) as error:
         raise DataError(f"{archive} cannot be read: {error}") from error
     for name, batch in wanted.items():
         if name not in found:

@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from annealtune.errors import ConfigError
+from annealtune.errors import ConfigError, DataError
 from annealtune.training.task import KINDS, InputType, Kind, Task
 
 from .randomness import Purpose, generator
@@ -193,6 +194,18 @@ class Dataset:
             std=self.std,
             scale=self.scale,
         )
+
+
+def from_files(name: str, **arguments: Any) -> Dataset:
+    """Return a data set that was read from files; takes what `Dataset` takes.
+
+    Raises:
+        DataError: If the files hold something that is no such data set.
+    """
+    try:
+        return Dataset(name=name, **arguments)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"data = {name!r}: the files do not hold it: {error}") from error
 
 
 def _check_range(argument: str, values: Tensor, count: int, reading: str) -> None:

@@ -5,6 +5,7 @@ learning algorithms* (2017).
 """
 
 import gzip
+import io
 import math
 import zlib
 from collections.abc import Sequence
@@ -15,18 +16,37 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
 from .download import ShowBytes, fetch
 from .published import PublishedFile, not_found
 
-ADDRESS = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com"
+# The authors' own repository: the address in their paper knows no https.
+ADDRESS = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
+# The largest of the files has 47,040,016 bytes when it is unpacked.
+LARGEST = 64 << 20
 FILES = tuple(
-    PublishedFile(name, f"md5:{md5}", f"{ADDRESS}/{name}", size)
-    for name, md5, size in (
-        ("train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
-        ("train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe", 29_515),
-        ("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79", 4_422_102),
-        ("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310", 5_148),
+    PublishedFile(f"{name}-ubyte.gz", f"sha256:{digest}", f"{ADDRESS}/{name}-ubyte.gz", size)
+    for name, size, digest in (
+        (
+            "train-images-idx3",
+            26_421_880,
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        ),
+        (
+            "train-labels-idx1",
+            29_515,
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        ),
+        (
+            "t10k-images-idx3",
+            4_422_102,
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        ),
+        (
+            "t10k-labels-idx1",
+            5_148,
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        ),
     )
 )
 FOLDERS = ("fashion-mnist", "FashionMNIST/raw", ".")
@@ -66,7 +86,7 @@ def load(
     train_images, train_labels, test_images, test_labels = (
         _read(file, folder / file.name) for file in files
     )
-    return Dataset(
+    return from_files(
         name="fashion-mnist",
         train_inputs=train_images[:, None],
         train_targets=train_labels.long(),
@@ -81,12 +101,15 @@ def load(
 def _read(file: PublishedFile, path: Path) -> Tensor:
     """Return the array in a gzipped IDX file: two zeros, type 8 (bytes), rank, sizes, content."""
     try:
-        content = gzip.decompress(file.read(path))
+        with gzip.open(io.BytesIO(file.read(path))) as stream:
+            content = stream.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path} is not a gzip file: {error}") from error
+    if len(content) > LARGEST:
+        raise DataError(f"{path} unpacks to more than {LARGEST:,} bytes: it is not Fashion-MNIST")
     rank = content[3] if content[:3] == b"\0\0\x08" and len(content) > 3 else 0
     start = 4 + 4 * rank
     sizes = [int.from_bytes(content[k : k + 4], "big") for k in range(4, start, 4)]
-    if not rank or len(content) != start + math.prod(sizes):
+    if not rank or 0 in sizes or len(content) != start + math.prod(sizes):
         raise DataError(f"{path} is not an IDX file of bytes: {len(content)} bytes, sizes {sizes}")
     return torch.frombuffer(bytearray(content[start:]), dtype=torch.uint8).view(sizes)

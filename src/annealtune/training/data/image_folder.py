@@ -13,7 +13,8 @@ from sklearn.model_selection import train_test_split
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset
+from .dataset import Dataset, from_files
+from .intake import memory
 from .pictures import GREY, SUFFIXES, mode_of, read_picture, size_of
 from .statistics import channel_statistics
 
@@ -44,12 +45,13 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         "the key image_size"
     )
     resize = image_size is not None
+    _check_room(size, len(mode), len(train.paths) + len(test.paths))
     train_images, test_images = (
         np.stack([read_picture(path, mode, size, rule, resize=resize) for path in part.paths])
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
-    return Dataset(
+    return from_files(
         name="image-folder",
         train_inputs=torch.from_numpy(train_images),
         train_targets=torch.tensor(train.labels),
@@ -59,6 +61,17 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         mean=mean,
         std=std,
     )
+
+
+def _check_room(size: tuple[int, int], channels: int, pictures: int) -> None:
+    """Refuse pictures that do not fit into memory before the first one is read."""
+    needed, room = size[0] * size[1] * channels * pictures, memory()
+    if needed > room:
+        raise DataError(
+            f"data = 'image-folder': {pictures} pictures of {size[0]}x{size[1]} need "
+            f"{needed / 2**30:,.1f} GiB, this machine has {room / 2**30:,.1f}; choose a smaller "
+            "image_size"
+        )
 
 
 def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:

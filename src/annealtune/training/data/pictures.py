@@ -1,5 +1,7 @@
 """Pictures in files, as arrays of pixels."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -7,8 +9,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from annealtune.errors import DataError
+from annealtune.training.factories import in_one_line
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
 GREY = ("1", "L")
 COLOUR = ("LA", "P", "RGB", "RGBA")
 
@@ -50,20 +54,32 @@ def read_picture(
         DataError: If it cannot be read, or has another size.
     """
     height, width = size
-    with _open(path) as picture:
-        try:
-            pixels = picture.convert(mode)
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DataError(f"{path} cannot be read as a picture: {error}") from error
-    if resize:
-        pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
-    elif (pixels.height, pixels.width) != size:
+    with _open(path) as picture, _explained(path):
+        pixels = picture.convert(mode)
+        if resize:
+            pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
+    if (pixels.height, pixels.width) != size:
         raise DataError(f"{path} is {pixels.height}x{pixels.width}, but {rule}")
     return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
 
 
 def _open(path: Path) -> Image.Image:
+    """Open a picture by one of our decoders; others are many, and one of them starts a program."""
+    with _explained(path):
+        if path.exists() and not path.is_file():  # a pipe may never end
+            raise DataError(f"{path} is not a file")
+        return Image.open(path, formats=_FORMATS)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder makes of a damaged or hostile file into an error of ours.
+
+    One that unpacks to more pixels than Pillow takes is among them.
+    """
     try:
-        return Image.open(path)
-    except (OSError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path} cannot be read as a picture: {error}") from error
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as a picture: {in_one_line(error)}") from error

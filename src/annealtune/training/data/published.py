@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from annealtune.errors import DataError
+from annealtune.training.plain_data import read_regular
 
 
 @dataclass(frozen=True)
@@ -13,7 +14,7 @@ class PublishedFile:
 
     name: str
     digest: str
-    """Algorithm and value, such as ``md5:25c8...``."""
+    """Algorithm and value, such as ``sha256:3aed...``."""
     url: str = ""
     """Where it can be fetched; empty if it comes inside an archive."""
     size: int = 0
@@ -26,7 +27,7 @@ class PublishedFile:
             DataError: If it cannot be read, or is not what was published.
         """
         try:
-            content = path.read_bytes()
+            content = read_regular(path)
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from error
         self.check(hashlib.new(self.algorithm, content), str(path))

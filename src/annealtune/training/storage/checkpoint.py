@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from annealtune.errors import RunError
+from annealtune.training.plain_data import read_object, read_regular
 
 from .files import explained, write_atomically
 
@@ -97,9 +98,12 @@ class Checkpoints:
             raise _DamageError(
                 f"{name}.json has format {manifest.get('format')!r}, this version reads {FORMAT}"
             )
-        path = self.directory / str(manifest.get("file"))
+        file = str(manifest.get("file"))
+        if Path(file).name != file:
+            raise _DamageError(f"{name}.json names a file outside of the checkpoints")
+        path = self.directory / file
         try:
-            content = path.read_bytes()
+            content = read_regular(path)
         except OSError as error:
             raise _DamageError(f"{path.name} cannot be read: {error.strerror}") from None
         if manifest != _describe(_step(name), content):
@@ -130,10 +134,10 @@ class Checkpoints:
 
     def _read_manifest(self, name: str) -> dict[str, Any] | None:
         try:
-            manifest = json.loads(self._manifest(name).read_bytes())
+            manifest = read_object(self._manifest(name))
         except (OSError, ValueError):
             return None
-        return manifest if isinstance(manifest, dict) else None
+        return manifest
 
     def _manifest(self, name: str) -> Path:
         return self.directory / f"{name}.json"

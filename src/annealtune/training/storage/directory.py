@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from annealtune.training.task import Task
 from . import CONFIG_FILE, is_run, require_run
 from .checkpoint import Checkpoints
 from .files import explained, read_json, replacing, scratch_of, write_json
+from .forms import check_best, check_epoch, check_moves, check_result, check_task
 from .records import RecordFile
 
 
@@ -31,8 +33,8 @@ class RunDirectory:
         self.path = Path(path)
         self.config_file = self.path / CONFIG_FILE
         self.task_file = self.path / "task.json"
-        self.metrics = RecordFile(self.path / "metrics.jsonl")
-        self.moves = RecordFile(self.path / "moves.jsonl")
+        self.metrics = RecordFile(self.path / "metrics.jsonl", partial(check_epoch, whole=True))
+        self.moves = RecordFile(self.path / "moves.jsonl", partial(check_moves, whole=True))
         self.best_weights = self.path / "best.safetensors"
         self.best_file = self.path / "best.json"
         self.result_file = self.path / "result.json"
@@ -45,7 +47,9 @@ class RunDirectory:
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, None before that."""
-        return read_json(self.result_file) if self.result_file.exists() else None
+        if not self.result_file.exists():
+            return None
+        return read_json(self.result_file, partial(check_result, whole=True))
 
     def check_free(self) -> None:
         """Check that a new run would overwrite nothing here.
@@ -153,7 +157,7 @@ class RunDirectory:
         """
         if not self.task_file.exists():
             return None
-        content = read_json(self.task_file)
+        content = read_json(self.task_file, check_task)
         try:
             return Task.from_dict(content)
         except (TypeError, ValueError) as error:
@@ -198,7 +202,7 @@ class RunDirectory:
         """
         if not self.best_file.exists() or not self.best_weights.exists():
             raise RunError(f"{self.path}: has no best weights yet: its first epoch has not ended")
-        facts = read_json(self.best_file)
+        facts = read_json(self.best_file, partial(check_best, whole=True))
         if _digest(self.best_weights) != facts.get("sha256"):
             raise RunError(
                 f"{self.best_weights}: is damaged, or a run was killed while writing it: its "
@@ -207,7 +211,9 @@ class RunDirectory:
             )
         try:
             safetensors.torch.load_model(model, str(self.best_weights))
-        except RuntimeError as error:
+        except (
+            Exception
+        ) as error:  # the digest is right but the file not ours: whatever it provokes
             raise RunError(
                 f"{self.best_weights}: does not fit the model of config.toml: "
                 f"{' '.join(str(error).split())}"

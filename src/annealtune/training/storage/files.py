@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from annealtune.errors import RunError
+from annealtune.training.plain_data import Check, read_object
 
 
 @contextlib.contextmanager
@@ -67,19 +68,18 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically(path, json.dumps(finite(content), indent=2, allow_nan=False).encode())
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read what `write_json` wrote.
+def read_json(path: Path, check: Check | None = None) -> dict[str, Any]:
+    """Read what `write_json` wrote, in the form that a check of `forms.py` wants.
 
     Raises:
         RunError: if it cannot be read, or is something else.
     """
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(content, dict):
-        raise RunError(f"{path}: cannot be read: it must hold a JSON object")
-    return content
+        return read_object(path, check)
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        raise RunError(f"{path}: cannot be read: {error}; restore it from a backup") from None
 
 
 def scratch_of(path: Path) -> Path:

@@ -14,6 +14,7 @@ from annealtune.annealing.race_info import RaceInfo
 from annealtune.errors import RunError
 from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
+from annealtune.training.plain_data import Check, read_lines
 
 from .files import explained, finite
 
@@ -96,10 +97,11 @@ class EpochTally:
 
 
 class RecordFile:
-    """Lines of JSON, appended and forced to disk one at a time."""
+    """Lines of JSON, appended and forced to disk one at a time; read in the form of `forms.py`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Check | None = None) -> None:
         self.path = path
+        self._check = check
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one line; numbers that are not finite become null.
@@ -139,15 +141,18 @@ class RecordFile:
         """Return all records; a last line that was not completely written is left out.
 
         Raises:
-            RunError: if a line is not JSON.
+            RunError: if a line is not JSON, or not of its form.
         """
         if not self.path.exists():
             return []
-        lines = self.path.read_bytes().split(b"\n")[:-1]
         try:
-            return [json.loads(line) for line in lines]
+            return read_lines(self.path, self._check)
+        except OSError as error:
+            raise RunError(f"{self.path}: cannot be read: {error.strerror or error}") from None
         except ValueError as error:
-            raise RunError(f"{self.path}: has a damaged line: {error}") from None
+            raise RunError(
+                f"{self.path}: has a damaged line: {error}; restore the file from a backup"
+            ) from None
 
 
 def _ratio(sum_: float, count: float) -> float:

@@ -31,9 +31,8 @@ def test_the_rates_of_accepted_steps(make_study: Callable[..., Study]) -> None:
         {"setting": {"lr": 0.001}, "tried": 1, "accepted": 1},
         {"setting": {"lr": 9.0}, "tried": 5, "accepted": 0},
         {"setting": {"momentum": 0.9}, "tried": 5, "accepted": 5},
-        "damaged",
     ]
-    lines = [{"epoch": 1, "settings": settings}, {"epoch": 2, "settings": None}]
+    lines = [{"epoch": 1, "settings": settings}, {"epoch": 2, "settings": []}]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (study.runs[0].path / "moves.jsonl").write_text(text)
     epochs, found = rates.rate_curve(read_study(study.path).runs[0])

@@ -1,0 +1,105 @@
+"""Real files to damage: runs, a study, pictures and arrays, made as a user would make them."""
+
+import gzip
+import io
+import struct
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+from PIL import Image
+
+from annealtune.studies.plan import make_plan
+from annealtune.studies.records import run_path
+from annealtune.training.config import from_values
+from annealtune.training.storage.provenance import describe_provenance
+
+TINY = {
+    "model": "mlp-w8",
+    "train_size": 200,
+    "batch_size": 2,
+    "epochs": 2,
+    "threads": 1,
+    "device": "cpu",
+}
+METHODS = ("self-tuned", "sgd-sa")
+
+
+def make_runs(folder: Path) -> None:
+    """Train one run of each method, finished, and one that was left after its first epoch."""
+    from annealtune.errors import RunStoppedError
+    from annealtune.training import run
+    from annealtune.training.stopping import StopRequest
+
+    for method in METHODS:
+        run(from_values({**TINY, "method": method, "self-tuned": {}}), folder / method)
+    stop = StopRequest()
+    stop.after_epoch = 1
+    try:
+        run(from_values({**TINY, "method": "sgd-sa"}), folder / "unfinished", stop=stop)
+    except RunStoppedError:
+        return
+    raise AssertionError("the run did not stop")
+
+
+def make_study(folder: Path, runs: Path) -> None:
+    """Write the study that the finished runs could come from."""
+    plan = make_plan(TINY, name="seeds", command="annealtune study", methods=METHODS, seeds=[0])
+    facts = {
+        "format": 1,
+        "name": plan.name,
+        "command": plan.command,
+        "vary": plan.vary,
+        "seeds": list(plan.seeds),
+        "experiment": plan.experiment(),
+        "environment": describe_provenance(),
+        "methods": [{"label": label, "config": plan.config_of(label)} for label in plan.methods],
+    }
+    folder.mkdir()
+    (folder / "study.toml").write_text(tomli_w.dumps(facts))
+    (folder / "search.json").write_text('{"rungs": [{"epochs": 1, "pruned": [3], "kept": [0]}]}')
+    for method in METHODS:
+        target = run_path(folder, method, 0)
+        target.mkdir(parents=True)
+        for file in ("config.toml", "metrics.jsonl", "moves.jsonl", "result.json", "best.json"):
+            if (runs / method / file).exists():
+                (target / file).write_bytes((runs / method / file).read_bytes())
+
+
+def picture(ending: str, size: tuple[int, int] = (8, 8)) -> bytes:
+    """Return a small picture in the format of an ending, with text in it where it can have any."""
+    from PIL.PngImagePlugin import PngInfo
+
+    target = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 256, (*size, 3), dtype=np.uint8)
+    options = {}
+    if ending == "png":
+        options["pnginfo"] = PngInfo()
+        options["pnginfo"].add_text("Comment", "made by hand", zip=True)
+    form = {"jpg": "JPEG"}.get(ending, ending.upper())
+    Image.fromarray(pixels).save(target, form, **options)
+    return target.getvalue()
+
+
+def idx(array: np.ndarray) -> bytes:
+    """Return an array in the format of Fashion-MNIST, not packed."""
+    header = struct.pack(f">BBBB{array.ndim}I", 0, 0, 8, array.ndim, *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+def packed(content: bytes) -> bytes:
+    """Return bytes as a gzip file, the same each time."""
+    return gzip.compress(content, mtime=0)
+
+
+def archive(members: Mapping[str, bytes]) -> bytes:
+    """Return a tar file that is not packed."""
+    target = io.BytesIO()
+    with tarfile.open(fileobj=target, mode="w") as tar:
+        for name, content in members.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            tar.addfile(entry, io.BytesIO(content))
+    return target.getvalue()
