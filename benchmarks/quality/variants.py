@@ -10,11 +10,11 @@ from unittest import mock
 
 from annealtune.annealing import race as rules
 from annealtune.optim import averaging, held_setting, loss_guard
-from annealtune.optim.trial import centre, races
+from annealtune.optim.trial import arm_rates, centre, races
 
 # What can be changed: a module and its constant.
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
-    "spacing": (races, "_SPACING"),
+    "spacing": (arm_rates, "SPACING"),
     "on-each-side": (races, "_ON_EACH_SIDE"),
     "most-belief": (rules, "_MOST_BELIEF"),
     "believed-steps": (rules, "_BELIEVED_STEPS"),

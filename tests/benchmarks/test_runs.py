@@ -9,7 +9,7 @@ from torch.nn.utils import parameters_to_vector
 
 from annealtune.annealing import race as rules
 from annealtune.errors import DataError
-from annealtune.optim.trial import races
+from annealtune.optim.trial import arm_rates
 from benchmarks.quality import bases, fixed, variants
 from benchmarks.quality.methods import CONTROLS, METHODS, OURS, run
 from benchmarks.quality.records import Key
@@ -284,10 +284,10 @@ class TestRandomArm:
 class TestVariants:
     def test_they_hold_for_their_context_alone(self):
         with variants.applied("spacing=2,stay=1"):
-            assert races._SPACING == 2.0
+            assert arm_rates.SPACING == 2.0
             assert rules._STAY == 1
             assert isinstance(rules._STAY, int)
-        assert (races._SPACING, rules._STAY) == (4.0, 2)
+        assert (arm_rates.SPACING, rules._STAY) == (4.0, 2)
 
     def test_every_one_is_a_number_of_the_library(self):
         for module, constant in variants.CONSTANTS.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -25,15 +25,16 @@ from annealtune.optim.options.race_plan import RacePlan
 from annealtune.optim.parameters import gradients_are_finite, has_gradient, modules_of
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
+from annealtune.optim.trial.arm_rates import SPACING, falling, present, rate_of, spaced
 from annealtune.optim.trial.centre import known_centre, relative_centre
 from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.race import MOST_SPOILT, Race
 from annealtune.optim.trial.run_state import check_state
 
-# Rates of the arms: this factor apart, this many on each side of the centre.
-_SPACING, _ON_EACH_SIDE = 4.0, 2
+# Rates of the arms: this many on each side of the centre.
+_ON_EACH_SIDE = 2
 # Where every arm broke, the next race is held this far below.
-_FAR_BELOW = _SPACING**3
+_FAR_BELOW = SPACING**3
 # Steps without any gradient after which a word is due.
 _LONG_WAIT = 100
 
@@ -65,7 +66,7 @@ class Races(Part):
         self._ranks = ranks
         self._lanes = lanes
         # The incumbent of an H that is given.
-        self._own_arm = _present(base, plan.neighborhood or ())
+        self._own_arm = present(base, plan.neighborhood or ())
         self._rng = random.Random(seed)
         self._centre = math.nan  # until there is a gradient
         self._waited = 0
@@ -113,7 +114,7 @@ class Races(Part):
     @property
     def rate(self) -> float:
         """The rate of the arm that leads; 0 before the first race."""
-        return 0.0 if self.race is None else _rate(self.race.settings[self.race.standings.leader])
+        return 0.0 if self.race is None else rate_of(self.race.settings[self.race.standings.leader])
 
     @property
     def extra_steps(self) -> int:
@@ -128,12 +129,12 @@ class Races(Part):
 
     def _finish(self, race: Race, step: int) -> Setting | None:
         """Draw the winner; go on from it, or start again at the rate that is made of it."""
-        incumbent, falling = self._incumbent(race), _falling(race.settings)
-        outcome = race.verdict(incumbent, falling, self._rng)
+        incumbent, by_rate = self._incumbent(race), falling(race.settings)
+        outcome = race.verdict(incumbent, by_rate, self._rng)
         if self._plan.neighborhood is None and self._plan.objective is None:
             if not self._is_relative:
-                outcome = race.standings.steadier(outcome, incumbent, falling)
-            outcome = race.standings.safer(outcome, falling)
+                outcome = race.standings.steadier(outcome, incumbent, by_rate)
+            outcome = race.standings.safer(outcome, by_rate)
         winner = race.settings[outcome.winner]
         self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
         below = self._below(race.settings, winner)
@@ -145,7 +146,7 @@ class Races(Part):
         else:
             race.bring(arm)
         number = len(self._before(race)) + 1
-        info = race.info(step, *outcome, _rate(chosen), restarted=arm is None, number=number)
+        info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
         self._chosen = None if below else chosen
         self.race = self._started(below, step + 1) if below else None
@@ -161,14 +162,14 @@ class Races(Part):
             raise _broken_from_the_start(race.standings.spoilt)
         chosen = race.settings[self._incumbent(race)]
         if self._plan.neighborhood is None:
-            chosen = Setting({"lr": min(map(_rate, race.settings)) / _FAR_BELOW})
+            chosen = Setting({"lr": min(map(rate_of, race.settings)) / _FAR_BELOW})
         race.arms.start_again()
         number = len(self._before(race)) + 1
-        info = race.info(step, None, "all broke", _rate(chosen), restarted=True, number=number)
+        info = race.info(step, None, "all broke", rate_of(chosen), restarted=True, number=number)
         self._note(info, race, step)
-        self._centre = _rate(chosen)
+        self._centre = rate_of(chosen)
         if self._plan.neighborhood is None and self._allowance().fits(3):
-            self.race = self._started(_rates(self._centre, -1, 1), step + 1)
+            self.race = self._started(spaced(self._centre, -1, 1), step + 1)
             return None
         self._chosen, self.race = chosen, None
         self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
@@ -220,7 +221,7 @@ class Races(Part):
             return tuple(Setting({"lr": self._centre, **s}) for s in self._plan.neighborhood)
         for side in range(_ON_EACH_SIDE, 0, -1):
             if self._allowance().fits(2 * side + 1):
-                return _rates(self._centre, -side, side)
+                return spaced(self._centre, -side, side)
         return ()
 
     def _allowance(self) -> Allowance:
@@ -248,16 +249,16 @@ class Races(Part):
             return self._own_arm
         before = self._before(race)
         rate = before[-1].rate if before else self._centre
-        distances = [abs(math.log(_rate(setting) / rate)) for setting in race.settings]
+        distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
 
     def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
         """Return what is made of the winner: a rate above the centre is believed in part."""
-        if self._plan.neighborhood is not None or _rate(winner) <= self._centre:
+        if self._plan.neighborhood is not None or rate_of(winner) <= self._centre:
             return winner
         belief = upward_belief(self._plan.total_steps, is_relative=self._is_relative)
-        believed = self._centre * (_rate(winner) / self._centre) ** belief
-        near = (s for s in settings if math.isclose(_rate(s), believed, rel_tol=1e-9))
+        believed = self._centre * (rate_of(winner) / self._centre) ** belief
+        near = (s for s in settings if math.isclose(rate_of(s), believed, rel_tol=1e-9))
         return next(near, Setting({"lr": believed}))
 
     @property
@@ -271,8 +272,8 @@ class Races(Part):
         There is none above the highest rate: what wins there is not believed in full anyway.
         """
         may_go_on = self._plan.neighborhood is None and self._allowance().fits(_ON_EACH_SIDE + 1)
-        is_lowest = _rate(winner) == min(map(_rate, settings))
-        return _rates(_rate(winner), -_ON_EACH_SIDE, 0) if may_go_on and is_lowest else ()
+        is_lowest = rate_of(winner) == min(map(rate_of, settings))
+        return spaced(rate_of(winner), -_ON_EACH_SIDE, 0) if may_go_on and is_lowest else ()
 
     def _note(self, info: RaceInfo, race: Race, step: int) -> None:
         self.infos = [*self._before(race), info]
@@ -333,30 +334,6 @@ def _broken_from_the_start(minibatches: int) -> NonFiniteLossError:
     )
 
 
-def _rate(setting: Setting) -> float:
-    return float(setting["lr"])
-
-
-def _rates(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
-    """Return rates a factor of 4 apart, from that power of it to this one."""
-    return tuple(Setting({"lr": centre * _SPACING**n}) for n in range(lowest, highest + 1))
-
-
-def _falling(settings: Sequence[Setting]) -> list[int]:
-    """Return the arms in falling order of their rate; none where rates do not tell them apart."""
-    rates = [_rate(setting) for setting in settings]
-    if len(set(rates)) < len(rates):
-        return []
-    return sorted(range(len(rates)), key=lambda arm: -rates[arm])
-
-
 def _live_arm(race: Race, setting: Setting) -> int | None:
     """Return the arm that has trained with a setting all along, if it is still there."""
     return next((arm for arm in race.standings.live if race.settings[arm] == setting), None)
-
-
-def _present(base: Optimizer, settings: Iterable[Setting]) -> int:
-    """Return the number of the setting that the base has now; the first if it has none of them."""
-    group = base.param_groups[0]
-    matches = (n for n, s in enumerate(settings) if all(group.get(o) == s[o] for o in s))
-    return next(matches, 0)
