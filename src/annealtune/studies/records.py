@@ -5,6 +5,7 @@ cannot be read is a record that says why.
 """
 
 import dataclasses
+import hashlib
 import json
 import tomllib
 from collections.abc import Callable, Mapping
@@ -12,16 +13,21 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from annealtune.errors import ConfigError
+import tomli_w
+
+from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.storage import require_run
+from annealtune.training.storage import is_run, require_run
+from annealtune.training.storage.seal import RECORDS, DamageError, check_run, unsealed
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
 LOG_FILE = "log.txt"
 FAILURE_FILE = "failure.json"
 SEARCH_FILE = "search.json"
-FORMAT = 1
+FORMAT = 2
+_UNSEALED = 1  # of earlier versions
+_SEAL_LINE = b"# sha256 of the lines above: "
 
 _Content = TypeVar("_Content")
 
@@ -110,15 +116,19 @@ def run_path(study: Path, method: str, seed: int) -> Path:
     return study / RUNS / f"{quote(method, safe='+')}-seed{seed}"
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path, *, large: bool = True) -> Study:
     """Read a study, finished or not.
+
+    Args:
+        path: of its directory.
+        large: whether weights and checkpoints of the runs are checked too.
 
     Raises:
         ConfigError: if there is no study, or its ``study.toml`` cannot be used.
     """
     path = Path(path)
     facts = read_facts(path)
-    search = _read_search(path / SEARCH_FILE)
+    search = _read_search(path / SEARCH_FILE, is_sealed=facts["format"] == FORMAT)
     labels = tuple(method["label"] for method in facts["methods"])
     seeds = tuple(facts["seeds"])
     return Study(
@@ -130,7 +140,9 @@ def read_study(path: Path) -> Study:
         experiment=facts["experiment"],
         environment=facts["environment"],
         runs=tuple(
-            _with_search(read_run(path, label, seed), search) for label in labels for seed in seeds
+            _with_search(read_run(path, label, seed, large=large), search)
+            for label in labels
+            for seed in seeds
         ),
         vary=facts["vary"],
         configs={method["label"]: method["config"] for method in facts["methods"]},
@@ -151,9 +163,14 @@ def read_facts(path: Path) -> dict[str, Any]:
             "annealtune study EXPERIMENT --out DIR makes one"
         )
     facts = read_toml(file)
-    if facts.get("format") != FORMAT:
+    number = facts.get("format")
+    if number not in (_UNSEALED, FORMAT):
+        raise ConfigError(f"{file}: format = {number!r}: this version reads format {FORMAT}")
+    text = file.read_bytes()
+    if (number == FORMAT or _SEAL_LINE in text) and text != sealed_toml(facts):
         raise ConfigError(
-            f"{file}: format = {facts.get('format')!r}: this version reads format {FORMAT}"
+            f"{file}: was changed or damaged: its digest does not fit. Put it back as it was, or "
+            "restore it from a backup"
         )
     forms: dict[str, type] = {
         "name": str,
@@ -177,19 +194,31 @@ def read_facts(path: Path) -> dict[str, Any]:
     return facts
 
 
-def read_run(study: Path, method: str, seed: int) -> RunRecord:
+def sealed_toml(facts: Mapping[str, Any]) -> bytes:
+    """Return what ``study.toml`` holds: the facts, and a last line with their digest."""
+    text = tomli_w.dumps(facts).encode()
+    return text + _SEAL_LINE + hashlib.sha256(text).hexdigest().encode() + b"\n"
+
+
+def read_run(study: Path, method: str, seed: int, *, large: bool = True) -> RunRecord:
     """Read one run of a study, whatever state it is in."""
-    return _read_run(run_path(study, method, seed), method, seed)
+    return _read_run(run_path(study, method, seed), method, seed, large=large)
 
 
-def read_lone_run(path: Path) -> RunRecord:
-    """Read a run that may belong to no study, whatever state it is in.
+def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
+    """Read a run that may belong to no study, finished or not.
+
+    Args:
+        path: of its directory.
+        large: whether weights and checkpoints are checked too.
 
     Raises:
         ConfigError: if there is none.
+        RunError: if it is not what was sealed.
     """
     require_run(path)
-    run = _read_run(Path(path), "", 0)
+    check_run(Path(path), large=large)
+    run = _read_run(Path(path), "", 0, large=False)
     method, seed = run.config.get("method"), run.config.get("seed")
     return dataclasses.replace(
         run,
@@ -198,13 +227,23 @@ def read_lone_run(path: Path) -> RunRecord:
     )
 
 
-def _read_run(path: Path, method: str, seed: int) -> RunRecord:
+def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     damages: list[str] = []
+    sizes: dict[str, int | None] = {}
+    if is_run(path):
+        try:
+            sealed = check_run(path, large=large)
+        except RunError as error:
+            damages.append(str(error))
+        else:
+            sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
     result = _attempt(damages, _read_object, path / "result.json")
     failure = _attempt(damages, _read_object, path / FAILURE_FILE)
     config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics = _attempt(damages, _read_lines, path / "metrics.jsonl") or ()
-    moves = _attempt(damages, _read_lines, path / "moves.jsonl") or ()
+    metrics, moves = (
+        _attempt(damages, lambda file: _read_lines(file, sizes.get(file.name)), path / name) or ()
+        for name in RECORDS
+    )
     status: Status
     reason: str | None = None
     if damages:
@@ -226,8 +265,8 @@ def _read_run(path: Path, method: str, seed: int) -> RunRecord:
         status=status,
         reason=reason,
         config=config,
-        metrics=metrics,
-        moves=moves,
+        metrics=() if damages else metrics,  # what is damaged is shown nowhere
+        moves=() if damages else moves,
         result=result if status == "finished" else None,
     )
 
@@ -251,10 +290,10 @@ def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
     return run
 
 
-def _read_search(path: Path) -> dict[str, Any] | None:
+def _read_search(path: Path, *, is_sealed: bool) -> dict[str, Any] | None:
     """Read the log of a search, None if there is none."""
     damages: list[str] = []
-    search = _attempt(damages, _read_object, path)
+    search = _attempt(damages, _read_sealed if is_sealed else _read_object, path)
     rungs = [] if search is None else search.get("rungs")
     if not isinstance(rungs, list) or not all(map(_is_rung, rungs)):
         damages.append(f"{path.name} is damaged: its rungs have another form")
@@ -298,14 +337,21 @@ def _read_object(path: Path) -> dict[str, Any]:
     return content
 
 
+def _read_sealed(path: Path) -> dict[str, Any]:
+    try:
+        return unsealed(path.read_bytes(), path.name)
+    except DamageError as damage:
+        raise ValueError(str(damage)) from None
+
+
 def _read_config(path: Path) -> dict[str, Any]:
     return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
-    """Return the complete lines; a last one without its end is still being written."""
+def _read_lines(path: Path, size: int | None) -> tuple[dict[str, Any], ...]:
+    """Return the complete lines in the first bytes; what follows is not sealed yet."""
     records = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(path.read_bytes()[:size].split(b"\n")[:-1], 1):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):

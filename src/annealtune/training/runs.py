@@ -19,8 +19,9 @@ from annealtune.training.devices import best_device, is_available
 from annealtune.training.progress import Progress
 from annealtune.training.session import Best, Session
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage import seal
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import read_json, write_atomically, write_json
+from annealtune.training.storage.files import read_json
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
 
@@ -66,11 +67,18 @@ def run(
     with directory.locked():
         if not (directory.has_begun and resume):
             directory.check_free()
-        config = _resolve(config, directory)
+        progress = progress or Progress()
+        state = None
+        if directory.result_file.exists():
+            directory.check()
+        else:
+            state = directory.load(progress.warn)
+        config, changes = _resolve(config, directory)
         finished = directory.result()
         if finished is not None:
             return finished
-        training = _Run(config, directory, progress or Progress(), stop or StopRequest(), command)
+        training = _Run(config, directory, progress, stop or StopRequest(), command)
+        training.begin(state, changes)
         with training.events:
             return training.complete()
 
@@ -78,6 +86,7 @@ def run(
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     """Score the best weights of a run on its validation set and on the test set."""
     directory = RunDirectory(run_dir)
+    directory.check()
     config = directory.config()
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})
@@ -108,17 +117,29 @@ class _Run:
         self.progress = progress
         self.stop = stop
         self.session = _session(config, progress)
-        self._load()
-        self._races_told = len(self.session.method.races)
-        stop.begin()
-        self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
-        if not directory.has_begun:
-            facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}
-            facts |= {} if command is None else {"command": command}
-            text = config.to_toml(facts)
-            write_atomically(directory.config_file, text.encode())
-        directory.note_task(self.session.task)
+        self.command = command
+
+    def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:
+        """Continue from a state; note what the run begins with, or what was changed."""
+        directory, session = self.directory, self.session
+        if state is not None:
+            self._restore(state)
+        if not directory.go_on(state, self.progress.warn):
+            session.best = Best()  # the next epoch, which was the best, makes them again
+        self._races_told = len(session.method.races)
+        self.stop.begin()
+        self.events = EventFile(directory.path / "tensorboard", session.epoch, self.config)
+        directory.begin(self._config_text(changes), session.task)
         self._saved_at = time.monotonic()
+
+    def _config_text(self, changes: list[str]) -> str:
+        if self.directory.has_begun:
+            step = self.session.step
+            return self.directory.changed_config(self.config, step, changes)
+        facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
+        facts |= {"threads": self.config.threads, seal.MARK: seal.FORMAT}
+        facts |= {} if self.command is None else {"command": self.command}
+        return self.config.to_toml(facts)
 
     def complete(self) -> dict[str, Any]:
         session = self.session
@@ -161,9 +182,7 @@ class _Run:
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
-        self.directory.metrics.append(record)
-        if moves["settings"]:
-            self.directory.moves.append(moves)
+        self.directory.add_records(record, moves)
         self.events.add(record)
         self._save()
         self.progress.epoch(record)
@@ -171,7 +190,7 @@ class _Run:
     def _finish(self) -> dict[str, Any]:
         """Look at the test set, once, with the best weights."""
         session = self.session
-        last = self.directory.metrics.read()[-1]
+        last = self.directory.records()[-1]
         races = [race.to_dict() for race in session.method.races]
         facts = self.directory.load_best(session.model)
         test = session.score(session.test_batches, self._leave_saved_if_asked)
@@ -193,26 +212,13 @@ class _Run:
             "backwards": session.backwards,
             "training_seconds": session.seconds,
         }
-        write_json(self.directory.result_file, result)
+        self.directory.finish(result)
         return read_json(self.directory.result_file)  # the same whether it is new or not
 
-    def _load(self) -> None:
-        """Continue from the newest good checkpoint; forget what was recorded after it."""
-        directory = self.directory
-        state = directory.checkpoints.load(self.progress.warn)
-        sizes = [0, 0] if state is None else self._restore(state)
-        files = list(zip((directory.metrics, directory.moves), sizes, strict=True))
-        for records, size in files:
-            records.check_reaches(size)
-        for records, size in files:
-            records.cut(size)
-        directory.remove_scratch()
-
-    def _restore(self, state: dict[str, Any]) -> list[int]:
-        """Put the session where it was saved; return how long the records were then."""
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Put the session where it was saved."""
         try:
             self.session.load_state_dict(state)
-            return [int(size) for size in state["record_sizes"]]
         except (KeyError, RuntimeError, TypeError, ValueError) as error:
             raise RunError(
                 f"{self.directory.path}: its checkpoint does not fit the model and the data as "
@@ -221,9 +227,8 @@ class _Run:
             ) from error
 
     def _save(self) -> None:
-        sizes = [self.directory.metrics.size(), self.directory.moves.size()]
-        state = {**self.session.state_dict(), "record_sizes": sizes}
-        self.directory.checkpoints.save(self.session.step, state)
+        session = self.session
+        self.directory.save(session.step, session.epoch, session.state_dict())
         self._saved_at = time.monotonic()
 
     def _save_if_due(self) -> None:
@@ -292,9 +297,14 @@ def _session(config: RunConfig, progress: Progress) -> Session:
     return Session(config, dataset)
 
 
-def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
-    """Settle device and threads: as the run has them, else as this machine offers them."""
-    stored = directory.config() if directory.has_begun else None
+def _resolve(config: RunConfig, directory: RunDirectory) -> tuple[RunConfig, list[str]]:
+    """Settle device and threads: as the run has them, else as this machine offers them.
+
+    Returns:
+        The config, and what it changes of the run's own.
+    """
+    stored = directory.stored_config() if directory.has_begun else None
+    changes: list[str] = []
     update: dict[str, Any] = {}
     if config.device == "auto":
         update["device"] = stored.device if stored else best_device()
@@ -302,9 +312,9 @@ def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
         update["threads"] = stored.threads if stored else min(torch.get_num_threads(), MOST_THREADS)
     resolved = config.model_copy(update=update)
     if stored is not None:
-        directory.check_same(resolved)
+        changes = directory.check_same(resolved)
     if not is_available(resolved.device):
         raise ConfigError(
             f"device = {resolved.device!r}: is not available on this machine; take cpu or auto"
         )
-    return resolved
+    return resolved, changes

@@ -10,6 +10,8 @@ import pytest
 
 METHODS = ("sgd-sa", "ssa", "adamw", "self-tuned")
 ENTRY = "annealtune.training.runs"
+DIRECTORY = "annealtune.training.storage.directory"
+BEST = "annealtune.training.storage.best:BestWeights"
 
 # While the weights are those of a tentative step, or half updated.
 INSIDE_A_STEP = {
@@ -28,12 +30,11 @@ MOMENTS = {
     "its manifest is not": ("pathlib:Path.replace", 3),
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
     "at the end of an epoch": (f"{ENTRY}:Session.end_epoch", 2),
-    "the best weights are new, their digest is old": (
-        "annealtune.training.storage.directory:write_json",
-        2,
-    ),
+    "the new best weights have not taken the place of the old ones": (f"{BEST}.commit", 2),
+    "they have, and what is known of them has not": (f"{BEST}._write_facts", 2),
     "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
-    "all is done but the result": (f"{ENTRY}:write_json", 1),
+    "all is done but the seal": (f"{ENTRY}:RunDirectory.finish", 1),
+    "all is sealed but the result is not there": (f"{DIRECTORY}:write_atomically", 3),
 }
 OF_THE_OTHERS = ("in the second epoch, inside a step", "its manifest is not")
 
