@@ -34,6 +34,8 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         ("epochs", f"{len(records)} of {config.epochs}"),
         ("state", "finished" if result else _unfinished(steps)),
     ]
+    if directory.seal is None:
+        rows.append(("seal", "none, as of an earlier version: its records cannot be verified"))
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
     races = numbered([race for record in records for race in record.get("races", ())])

@@ -145,10 +145,6 @@ class Checkpoints:
         for scratch in self.directory.glob("*.tmp"):
             scratch.unlink()
 
-    def files(self) -> list[Path]:
-        """Return the files of all checkpoints and their manifests."""
-        return sorted(self.directory.glob("step-*"))
-
     def _seal(self, manifest: Seal) -> None:
         write_atomically(self._manifest(_name(manifest["step"])), sealed_text(manifest))
         self.seal = manifest

@@ -274,7 +274,7 @@ class RunDirectory:
             self._check_fixed_files()
         except seal.DamageError as damage:
             raise RunError(
-                f"{self.path}: {damage}. Nothing was changed: put it back as it was or restore it "
+                f"{self.path}: {damage}. Nothing was written: put it back as it was or restore it "
                 "from a backup, else start again in another directory"
             ) from None
         bests: list[int] = []
@@ -372,8 +372,7 @@ class RunDirectory:
         """
         self.check_held()
         sealed = self._sealed(result["epochs"])
-        files = [self.best.facts_file, self.best.file, *self.checkpoints.files()]
-        named = {path.relative_to(self.path).as_posix(): seal.digest(path) for path in files}
+        named = {path.name: seal.digest(path) for path in (self.best.facts_file, self.best.file)}
         text = json_text(result)
         sealed["files"] |= {**named, seal.RESULT_FILE: seal.digest_of(text)}
         write_atomically(self.seal_file, seal.sealed_text({"format": seal.FORMAT, **sealed}))
