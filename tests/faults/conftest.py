@@ -17,3 +17,4 @@ from tests.training.conftest import (  # noqa: F401
     tiny_flags,
     undisturbed,
 )
+from tests.training.data.conftest import server  # noqa: F401

@@ -85,6 +85,14 @@ class Checkpoints:
             with contextlib.suppress(OSError, RunError):
                 self._remove_unlisted()
             raise
+        self.tidy(step)
+
+    def tidy(self, step: int) -> None:
+        """Remove what is no longer needed: all but the last two checkpoints up to a step.
+
+        Raises:
+            RunError: if the disk refuses.
+        """
         with explained(self.directory):
             self._remove_old(step)
 

@@ -371,6 +371,7 @@ class RunDirectory:
             RunError: if the disk refuses.
         """
         self.check_held()
+        self.checkpoints.tidy(result["steps"])  # a last save may have been killed before it did
         sealed = self._sealed(result["epochs"])
         named = {path.name: seal.digest(path) for path in (self.best.facts_file, self.best.file)}
         text = json_text(result)
