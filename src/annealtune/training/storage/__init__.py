@@ -1,7 +1,8 @@
 """What a run leaves on disk.
 
-- `directory.py`: all of it, locked; `checkpoint.py`: what a run continues from; `records.py`: what
-  is written of every epoch; `provenance.py`: versions and machine;
+- `directory.py`: all of it, locked; `seal.py`: the digests that bind it together;
+- `checkpoint.py`: what a run continues from; `best.py`: its best weights; `records.py`: what is
+  written of every epoch; `provenance.py`: versions and machine;
 - `files.py`: how anything is written.
 """
 
