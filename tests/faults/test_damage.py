@@ -18,7 +18,8 @@ from annealtune.training.config import FREE_KEYS
 from annealtune.training.describe import describe_run
 from annealtune.training.runs import run, score
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage import seal
+from annealtune.training.storage import seal, verify
+from annealtune.training.storage.changes import config_changes, flat
 from annealtune.training.storage.directory import RunDirectory
 
 SAMPLE, ALL = 20, 1000
@@ -42,7 +43,7 @@ UNFINISHED = tuple(name for name in FINISHED if name not in ("result.json", "sea
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch):
     """Nothing goes on in these runs: two looks need no time between them."""
-    monkeypatch.setattr(seal, "_BETWEEN_LOOKS", 0)
+    monkeypatch.setattr(verify, "_BETWEEN_LOOKS", 0)
 
 
 @pytest.fixture(scope="module")
@@ -175,13 +176,13 @@ def test_an_unfinished_run_goes_on_from_what_is_whole_or_not_at_all(copied, plac
 def are_free_keys_changed(directory, whole, damaged):
     """Whether nothing but values that may be changed is different; then the change is noted."""
     try:
-        was, now = (seal.flat(tomllib.loads(text.decode())) for text in (whole, damaged))
+        was, now = (flat(tomllib.loads(text.decode())) for text in (whole, damaged))
     except ValueError:
         return False
     differing = {key for key in was.keys() | now.keys() if was.get(key) != now.get(key)}
     if not differing or not differing <= FREE_KEYS:
         return False
-    return bool(seal.config_changes(whole.decode(), directory / "config.toml"))
+    return bool(config_changes(whole.decode(), directory / "config.toml"))
 
 
 class TestWhatIsMadeGood:

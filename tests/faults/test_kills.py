@@ -1,7 +1,7 @@
 """What is killed without warning, anywhere and often, ends as if nothing had happened.
 
-With the slow ones these are more than 500 kills: 396 of runs of every method, 36 inside races, 36 of
-studies, 32 of reports, exports and downloads, and those of the sample.
+With the slow ones these are 500 kills and the sample: 396 of runs of every method, 36 inside races,
+36 of studies, 32 of reports, exports and downloads.
 """
 
 import contextlib

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import FAILURE_FILE, STUDY_FILE, RunRecord, Study, read_study
 from annealtune.training.storage import CONFIG_FILE
-from annealtune.training.storage.seal import check_run
+from annealtune.training.storage.verify import check_run
 
 State = Literal["finished", "running", "unfinished", "failed", "damaged"]
 # What only a run leaves behind: many a program has a config.toml.

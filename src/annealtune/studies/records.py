@@ -18,7 +18,8 @@ import tomli_w
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
 from annealtune.training.storage import is_run, require_run
-from annealtune.training.storage.seal import RECORDS, DamageError, check_run, unsealed
+from annealtune.training.storage.seal import RECORDS, DamageError, unsealed
+from annealtune.training.storage.verify import check_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
@@ -229,14 +230,12 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
 
 def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     damages: list[str] = []
-    sizes: dict[str, int | None] = {}
-    if is_run(path):
-        try:
-            sealed = check_run(path, large=large)
-        except RunError as error:
-            damages.append(str(error))
-        else:
-            sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
+    sealed = None
+    try:
+        sealed = check_run(path, large=large) if is_run(path) else None
+    except RunError as error:
+        damages.append(str(error))
+    sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
     result = _attempt(damages, _read_object, path / "result.json")
     failure = _attempt(damages, _read_object, path / FAILURE_FILE)
     config = _attempt(damages, _read_config, path / "config.toml") or {}
@@ -269,17 +268,6 @@ def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
         moves=() if damages else moves,
         result=result if status == "finished" else None,
     )
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables in one level, keys joined by a dot."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:

@@ -107,6 +107,16 @@ class BestWeights:
             ) from error
         return facts
 
+    def is_later(self, epoch: int) -> bool:
+        """Tell whether the weights on disk are whole and of an epoch after this one."""
+        try:
+            facts = read_json(self.facts_file)
+        except RunError:
+            return False
+        found = facts.get("epoch")
+        is_later = isinstance(found, int) and found > epoch
+        return is_later and weights_of(self._run, {"sha256": None, **facts}) is not None
+
     def _are_facts_written(self) -> bool:
         try:
             return self.facts_file.read_bytes() == json_text(self.facts or {})

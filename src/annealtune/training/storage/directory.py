@@ -9,20 +9,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import filelock
 from torch import nn
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.training.config import ENVIRONMENT, RunConfig, from_values, read_toml
+from annealtune.training.config import RunConfig, from_values, read_toml
 from annealtune.training.task import Task
 
 from . import CONFIG_FILE, is_run, require_run, seal
 from .best import BestWeights
+from .changes import compare, config_changes, with_changes
 from .checkpoint import Checkpoints
-from .files import explained, finite, json_text, read_json, scratch_of, write_atomically, write_json
+from .files import explained, finite, json_text, read_json, scratch_of, write_atomically
+from .lock import Lock
+from .noted_task import note_task, read_task
 from .records import RecordFile
-
-LOCK = ".lock"
+from .verify import check_run
 
 
 class RunDirectory:
@@ -41,7 +42,7 @@ class RunDirectory:
         self.seal: dict[str, Any] | None = None
         self._config_text = ""
         self._task: list[Any] = []
-        self._lock: tuple[int, int] | None = None
+        self._lock = Lock(self.path)
 
     @property
     def has_begun(self) -> bool:
@@ -59,7 +60,7 @@ class RunDirectory:
         Raises:
             RunError: naming what is damaged or missing, or cannot be read.
         """
-        self.seal = seal.check_run(self.path, large=large)
+        self.seal = check_run(self.path, large=large)
 
     def result(self) -> dict[str, Any] | None:
         """Return the result of a finished run, None before that."""
@@ -131,46 +132,8 @@ class RunDirectory:
         Raises:
             RunError: if another process holds it, or it cannot be written to.
         """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = filelock.FileLock(self.path / LOCK, timeout=0)
-            lock.acquire()
-            self._lock = self._lock_file()
-        except filelock.Timeout:
-            raise RunError(
-                f"{self.path}: another process is working in this run directory; wait for it or "
-                "choose another --out"
-            ) from None
-        except OSError as error:
-            raise RunError(
-                f"{self.path}: cannot be used as a run directory: {error.strerror or error}; "
-                "choose another --out"
-            ) from error
-        try:
+        with self._lock.held():
             yield
-        finally:
-            self._lock = None
-            lock.release()
-
-    def check_held(self) -> None:
-        """Check, before something is written, that the directory is still this process's.
-
-        Raises:
-            RunError: if its lock was removed, so that another process may have taken it.
-        """
-        if self._lock is not None and self._lock_file() != self._lock:
-            raise RunError(
-                f"{self.path}: its {LOCK} was removed while the run went on, so that another "
-                "process may be working here. This one wrote nothing more; what was saved before "
-                "can be continued with --resume"
-            )
-
-    def _lock_file(self) -> tuple[int, int] | None:
-        try:
-            found = (self.path / LOCK).stat()
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
 
     def config(self) -> RunConfig:
         """Return the config of the run.
@@ -184,11 +147,7 @@ class RunDirectory:
     def changed_config(self, config: RunConfig, step: int, changes: list[str]) -> str:
         """Return the text of the config with what is changed from a step on, noted in it."""
         text = self.seal["config"] if self.seal else self.config_file.read_text(encoding="utf-8")
-        if not changes:
-            return str(text)
-        facts = dict(tomllib.loads(text).get(ENVIRONMENT, {}))
-        facts[seal.CHANGES] = [*facts.get(seal.CHANGES, []), f"step {step}: {'; '.join(changes)}"]
-        return config.to_toml(facts)
+        return with_changes(str(text), config, step, changes)
 
     def stored_config(self) -> RunConfig:
         """Return the config of the run as it was sealed, else as it lies there."""
@@ -205,25 +164,15 @@ class RunDirectory:
         Raises:
             ConfigError: naming the keys that differ.
         """
-        stored = self.stored_config()
-        ours, theirs = seal.flat(stored.to_dict()), seal.flat(config.to_dict())
-        differing = seal.differences(ours, theirs)
-        if ours["method"] != theirs["method"]:  # then their options differ anyway
-            differing = [key for key in differing if "." not in key]
-        refused = [
-            key
-            for key in differing
-            if not seal.may_change(key, ours, theirs, stored.follows_length)
-        ]
-        if self.result_file.exists() and "epochs" in differing:
-            refused = sorted({*refused, "epochs"})
+        changes, refused = compare(
+            self.stored_config(), config, is_finished=self.result_file.exists()
+        )
         if refused:
-            told = (seal.told_change(key, theirs.get(key), ours.get(key)) for key in refused)
             raise ConfigError(
-                f"{self.path}: holds a run of another config: {'; '.join(told)}. Choose "
+                f"{self.path}: holds a run of another config: {'; '.join(refused)}. Choose "
                 "another --out, or leave these keys as they are"
             )
-        return [seal.told_change(key, theirs.get(key), ours.get(key)) for key in differing]
+        return changes
 
     def task(self) -> Task | None:
         """Return what the run learns; None where version 0.1 began it, which did not note it.
@@ -231,34 +180,7 @@ class RunDirectory:
         Raises:
             RunError: if it cannot be read.
         """
-        if not self.task_file.exists():
-            return None
-        content = read_json(self.task_file)
-        try:
-            return Task.from_dict(content)
-        except (TypeError, ValueError) as error:
-            raise RunError(f"{self.task_file}: does not describe a task: {error}") from None
-
-    def note_task(self, task: Task) -> None:
-        """Write down what the run learns, so that its model can be built without the data.
-
-        Raises:
-            RunError: if the run began with other data.
-        """
-        noted = self.task()
-        if noted is None:
-            write_json(self.task_file, task.to_dict())
-        elif noted != task:
-            ours, theirs = noted.to_dict(), task.to_dict()
-            differing = [
-                f"{key} {theirs[key]} (the run has {ours[key]})"
-                for key in ours
-                if ours[key] != theirs[key]
-            ]
-            raise RunError(
-                f"{self.path}: the data is not what the run began with: {'; '.join(differing)}. "
-                "Put it back as it was, or start again in another directory"
-            )
+        return read_task(self.task_file)
 
     def load(self, warn: Callable[[str], None]) -> dict[str, Any] | None:
         """Return the state of the newest checkpoint that fits all other files, None at the start.
@@ -287,7 +209,7 @@ class RunDirectory:
                 seal.check_best(self.path, found["best"])
             except seal.DamageError:
                 # Those of a later epoch, which comes again, are no damage.
-                if max(bests) <= found["epoch"] and not self._is_later_best(found["epoch"]):
+                if max(bests) <= found["epoch"] and not self.best.is_later(found["epoch"]):
                     raise
 
         state = self.checkpoints.load(warn, check)
@@ -328,14 +250,14 @@ class RunDirectory:
         Raises:
             RunError: if the disk refuses, or the data is not what the run began with.
         """
-        self.check_held()
+        self._lock.check()
         self._config_text = config_text
         self._task = seal.digest_of(json_text(task.to_dict()))
         if not self.has_begun:
             self.checkpoints.begin(self._sealed(epoch=0))
         if not self.has_begun or self.config_file.read_text(encoding="utf-8") != config_text:
             write_atomically(self.config_file, config_text.encode())
-        self.note_task(task)
+        note_task(self.task_file, task)
 
     def add_records(self, record: dict[str, Any], moves: dict[str, Any]) -> None:
         """Write down an epoch, and its moves if there were any.
@@ -343,14 +265,14 @@ class RunDirectory:
         Raises:
             RunError: if the disk refuses.
         """
-        self.check_held()
+        self._lock.check()
         self.metrics.append(record)
         if moves["settings"]:
             self.moves.append(moves)
 
     def save_best(self, model: nn.Module, facts: dict[str, Any]) -> None:
         """Write weights that did better than all before on the validation set."""
-        self.check_held()
+        self._lock.check()
         self.best.add(model, facts)
 
     def save(self, step: int, epoch: int, state: dict[str, Any]) -> None:
@@ -359,7 +281,7 @@ class RunDirectory:
         Raises:
             RunError: if the disk refuses; the checkpoints before this one are still there.
         """
-        self.check_held()
+        self._lock.check()
         self.checkpoints.save(step, state, self._sealed(epoch))
         self.seal = self.checkpoints.seal
         self.best.commit()
@@ -370,7 +292,7 @@ class RunDirectory:
         Raises:
             RunError: if the disk refuses.
         """
-        self.check_held()
+        self._lock.check()
         self.checkpoints.tidy(result["steps"])  # a last save may have been killed before it did
         sealed = self._sealed(result["epochs"])
         named = {path.name: seal.digest(path) for path in (self.best.facts_file, self.best.file)}
@@ -407,22 +329,9 @@ class RunDirectory:
         """
         found = seal.newest_seal(self.path)
         if found is not None:
-            seal.config_changes(found["config"], self.config_file)
+            config_changes(found["config"], self.config_file)
             if self.task_file.exists():  # else it is written again from the data
                 seal.check_size(self.task_file, found["files"][seal.TASK_FILE])
-
-    def _is_later_best(self, epoch: int) -> bool:
-        """Tell whether the best weights are whole and of an epoch that is still to come."""
-        try:
-            facts = read_json(self.best.facts_file)
-        except RunError:
-            return False
-        later = facts.get("epoch")
-        return (
-            isinstance(later, int)
-            and later > epoch
-            and seal.weights_of(self.path, {"sha256": None, **facts}) is not None
-        )
 
     def _has_traces(self) -> bool:
         """Tell whether a run without a checkpoint had one: all sealed ones do."""

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
-import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from annealtune.errors import RunError
-from annealtune.training.config import ENVIRONMENT, FREE_KEYS, from_values
+from annealtune.training.config import ENVIRONMENT
 
 from . import CONFIG_FILE
-from .files import finite, json_text
+from .files import finite
 
 FORMAT = 2
 SEAL_FILE = "seal.json"
@@ -40,7 +38,6 @@ CHECKPOINTS = "checkpoints"
 MARK, CHANGES = "seal", "changes"
 _OWN = "seal"
 _BLOCK = 1 << 20
-_BETWEEN_LOOKS = 0.02
 
 
 class DamageError(Exception):
@@ -170,34 +167,6 @@ def step_of(name: str) -> int:
     return int(name.removeprefix("step-"))
 
 
-def check_run(run: Path, *, large: bool = True) -> dict[str, Any] | None:
-    """Check every file of a run against its seal.
-
-    A run that goes on is looked at until two looks agree.
-
-    Args:
-        run: its directory.
-        large: whether weights and checkpoints are read too; their digests take time.
-
-    Returns:
-        The seal: of the end, or of the last checkpoint. None for a run of an earlier version, which
-        cannot be verified.
-
-    Raises:
-        RunError: naming what is damaged or missing, or cannot be read.
-    """
-    before: list[str] | None = None
-    for _ in range(10):
-        seal, damages = _look(run, large)
-        if not damages:
-            return seal
-        if damages == before:
-            break
-        before = damages
-        time.sleep(_BETWEEN_LOOKS)
-    raise RunError(f"{run}: {'; '.join(damages)}. {_remedy(run)}")
-
-
 def is_marked(run: Path) -> bool:
     """Tell whether a run's config says that it is sealed."""
     try:
@@ -222,75 +191,6 @@ def newest_seal(run: Path) -> dict[str, Any] | None:
         with contextlib.suppress(DamageError):
             return read_seal(directory / f"{name}.json")
     return None
-
-
-def config_changes(sealed: str, path: Path) -> list[str]:
-    """Return what was changed in a run's config since it was sealed, none if nothing was.
-
-    Raises:
-        DamageError: if a key was changed that may not be, or no value at all.
-        RunError: if it cannot be read.
-    """
-    content = read_bytes(path)
-    if content == sealed.encode():
-        return []
-    try:
-        now = flat(tomllib.loads(content.decode()))
-    except (ValueError, RecursionError) as error:
-        raise DamageError(f"{path.name} is damaged: it is not valid TOML: {error}") from None
-    was = flat(tomllib.loads(sealed))
-    differing = differences(was, now)
-    if not differing:
-        raise DamageError(f"{path.name} was changed: {_first_difference(sealed, content)}")
-    told = [told_change(key, now.get(key), was.get(key)) for key in differing]
-    follows_length = from_values(tomllib.loads(sealed)).follows_length
-    if not all(may_change(key, was, now, follows_length) for key in differing):
-        raise DamageError(f"{path.name} was changed: {'; '.join(told)}")
-    return told
-
-
-def differences(was: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the keys whose values differ; the list of earlier changes is no value."""
-    keys = sorted((was.keys() | now.keys()) - {f"{ENVIRONMENT}.{CHANGES}"})
-    return [key for key in keys if was.get(key) != now.get(key)]
-
-
-def told_change(key: str, now: Any, was: Any) -> str:
-    """Return one changed key in words."""
-    new, old = ("unset" if value is None else value for value in (now, was))
-    return f"{key} = {new!r} (the run has {old!r})"
-
-
-def may_change(
-    key: str, was: Mapping[str, Any], now: Mapping[str, Any], follows_length: bool
-) -> bool:
-    """Tell whether a key may differ when a run goes on: those that leave what was trained as it is.
-
-    Args:
-        key: which one.
-        was: all values of the run.
-        now: all values it is to have.
-        follows_length: whether the method looks at the length of the run from its first step.
-    """
-    if key == "epochs" and not follows_length:
-        return bool(now.get(key, 0) > was.get(key, 0))
-    return key in FREE_KEYS
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables in one level, keys joined by a dot.
-
-    Example:
-        >>> flat({"a": 1, "b": {"c": 2}})
-        {'a': 1, 'b.c': 2}
-    """
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def check_size(path: Path, sealed: list[Any], *, whole: bool = True) -> None:
@@ -347,92 +247,9 @@ def weights_of(run: Path, best: Mapping[str, Any]) -> Path | None:
     return None
 
 
-def _look(run: Path, large: bool) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return the seal of a run and what does not fit it."""
-    is_finished = (run / RESULT_FILE).exists()
-    damages: list[str] = []
-
-    def check(function: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return function(*arguments, **options)
-        except DamageError as damage:
-            damages.append(str(damage))
-            return None
-
-    directory = run / CHECKPOINTS
-    seals: list[dict[str, Any]] = []
-    try:
-        for name in manifests(directory):
-            found = check(_manifest_or_older, directory / f"{name}.json")
-            seals += [found] if found else []
-    except FileNotFoundError:
-        # Whoever needs the room may remove the checkpoints of a finished run.
-        if is_marked(run) and not is_finished:
-            damages.append(f"{CHECKPOINTS}/ is missing")
-    else:
-        if not seals and is_marked(run) and not is_finished:
-            damages.append(f"{CHECKPOINTS}/ holds no manifest")
-    for seal in seals if large else []:
-        check(check_checkpoint, directory, seal)
-    if is_finished:
-        if not (run / SEAL_FILE).exists() and not seals and not is_marked(run):
-            return None, damages
-        end = check(read_seal, run / SEAL_FILE)
-        if end is None:
-            return None, damages
-        check(_check_same_text, end["config"], run / CONFIG_FILE)
-        for name, sealed in end["files"].items():
-            if large or name != WEIGHTS:
-                check(check_size, run / name, sealed)
-        return end, damages
-    if not seals:
-        return None, damages
-    newest = seals[0]
-    check(config_changes, newest["config"], run / CONFIG_FILE)
-    for name, sealed in newest["files"].items():
-        if name != TASK_FILE or (run / TASK_FILE).exists():
-            check(check_size, run / name, sealed, whole=name not in RECORDS)
-    if large:
-        check(check_best, run, newest["best"])
-    if newest["best"] is not None and not (run / NEW_WEIGHTS).exists():
-        check(check_size, run / BEST_FILE, digest_of(json_text(newest["best"])))
-    return newest, damages
-
-
-def _manifest_or_older(path: Path) -> dict[str, Any] | None:
-    """Return a manifest; None for one of an earlier version, which seals nothing else."""
-    content = parsed(read_bytes(path), path.name)
-    return None if is_older(content) else read_seal(path)
-
-
 def is_older(manifest: Mapping[str, Any]) -> bool:
     """Tell whether a manifest is of an earlier version, which sealed the checkpoint alone."""
     return manifest.get("format") == 1 and _OWN not in manifest
-
-
-def _check_same_text(sealed: str, path: Path) -> None:
-    content = read_bytes(path)
-    if content != sealed.encode():
-        difference = _first_difference(sealed, content)
-        raise DamageError(f"{path.name} was changed: {difference}")
-
-
-def _first_difference(sealed: str, content: bytes) -> str:
-    now = content.decode(errors="replace").splitlines()
-    was = sealed.splitlines()
-    for number, (old, new) in enumerate(itertools.zip_longest(was, now), 1):
-        if old != new:
-            return f"line {number} is {new!r}, it was {old!r}"
-    return "its line ends differ"
-
-
-def _remedy(run: Path) -> str:
-    if (run / RESULT_FILE).exists():
-        return "Put it back as it was or restore it from a backup"
-    return (
-        "Put it back as it was or restore it from a backup; annealtune train --out "
-        f"{run} --resume goes on from the last good state, if there is one"
-    )
 
 
 def digest_of(content: bytes) -> list[Any]:
