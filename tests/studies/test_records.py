@@ -156,7 +156,7 @@ def test_neither_a_missing_nor_an_empty_directory_is_a_study(tmp_path):
 @pytest.mark.parametrize(
     ("change", "word"),
     [
-        ({"format": 2}, "format = 2"),
+        ({"format": 3}, "format = 3"),
         ({"name": 3}, "name"),
         ({"seeds": "0-9"}, "seeds"),
         ({"seeds": [-1]}, "seeds"),

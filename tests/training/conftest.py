@@ -159,7 +159,7 @@ def outcome(lines_of, newest):
 
     def outcome(directory: Path) -> dict:
         state = torch.load(newest(directory)[0], weights_only=True)
-        del state["seconds"], state["record_sizes"]  # clock readings have no fixed length
+        del state["seconds"]
         moves = directory / "moves.jsonl"
         return {
             "files": sorted(path.name for path in directory.iterdir()),

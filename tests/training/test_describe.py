@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 
 import pytest
@@ -30,6 +31,14 @@ def barely_begun(tiny, place):
     with pytest.raises(RunStoppedError):
         run(tiny(), place / "begun", stop=stop)
     return place / "begun"
+
+
+def unseal(directory):
+    """Make a run one of an earlier version, which had no seal."""
+    (directory / "seal.json").unlink()
+    shutil.rmtree(directory / "checkpoints")
+    config = directory / "config.toml"
+    config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
 
 
 class TestInspect:
@@ -80,12 +89,10 @@ class TestInspect:
         assert "epochs         0 of 3" in looked.out
         assert "saved at step 1" in looked.out
 
-    def test_a_run_that_has_saved_nothing(self, complete, program):
-        directory = complete(epochs=1)
-        for path in directory.rglob("*"):
-            if path.is_file() and path.name != "config.toml":
-                path.unlink()
-        assert "begun, nothing saved yet" in program("inspect", directory).out
+    def test_a_run_that_has_saved_nothing(self, program, at_call, tiny_flags):
+        setup = at_call("annealtune.training.session:Session.train", 1)
+        assert program("train", *tiny_flags, "--out", "run", setup=setup).code == -signal.SIGKILL
+        assert "begun, nothing saved yet" in program("inspect", "run").out
 
     def test_the_best_epoch_is_the_one_that_was_kept(self, complete):
         """Also where two epochs have the same accuracy and the later one has the lower loss."""
@@ -95,6 +102,7 @@ class TestInspect:
         for record, loss in zip(records, (None, 0.7, 0.5), strict=True):
             record |= {"validation_accuracy": 0.5, "validation_loss": loss}
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
+        unseal(directory)
         assert dict(describe_run(directory))["best epoch"].startswith("3: ")
 
     @pytest.mark.parametrize("seed", range(4))
@@ -142,7 +150,7 @@ class TestEvaluate:
         weights.write_bytes(content)
         scored = program("evaluate", directory)
         assert scored.code == 1
-        assert "best.safetensors: is damaged" in scored.err
+        assert "best.safetensors is damaged" in scored.err
 
     def test_data_that_has_moved(self, complete, program):
         scored = program("evaluate", complete(epochs=1), "--data-dir", "elsewhere")
@@ -198,6 +206,9 @@ class TestLoad:
         directory = complete(epochs=1)
         config = directory / "config.toml"
         config.write_text(config.read_text().replace("small-cnn-w8", "small-cnn-w4"))
+        with pytest.raises(RunError, match=r"config\.toml was changed: line 5 is .*small-cnn-w4"):
+            load(directory)
+        unseal(directory)
         with pytest.raises(RunError, match=r"does not fit the model of config\.toml"):
             load(directory)
 

@@ -8,6 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Annotated, Any, cast
 
+from annealtune.cli.streams import outlive_streams
 from annealtune.cli.waiting import waiting
 
 # What [train] brings; without it the optimizers work and the program does not.
@@ -59,7 +60,9 @@ def main() -> None:
 
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
-    with leave_on_signals(_BEFORE.get(arguments[0] if arguments else "", "stopped")):
+    command = arguments[0] if arguments else ""
+    outlive_streams(output=command in _BEFORE)
+    with leave_on_signals(_BEFORE.get(command, "stopped")):
         sys.exit(_run(arguments, debug=debug))
 
 

@@ -91,7 +91,7 @@ class LivePage(Progress):
 
         started = time.monotonic()
         try:
-            run = read_lone_run(self._run_dir)
+            run = read_lone_run(self._run_dir, large=False)
             self.page = write_run_report(run, figures=False, is_live=is_live)
         except Exception as error:  # noqa: BLE001 - told below; no picture may stop a training
             if not self._has_failed:

@@ -22,7 +22,8 @@ from annealtune.studies.records import SEARCH_FILE, RunRecord, Study, read_run, 
 from annealtune.studies.run import opened_tasks, run_tasks, tasks_of
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import write_json
+from annealtune.training.storage.files import write_atomically
+from annealtune.training.storage.seal import sealed_text
 
 KIND = "best-seed"
 # Regression has no accuracy: its loss alone counts.
@@ -112,12 +113,12 @@ def hunt(
             room = ladder[number].seeds if number < len(ladder) else 1
             kept = _judge(log, path, tasks, rung, room)
             tasks = [task for seed in kept for task in tasks if task.seed == seed]
-            write_json(path / SEARCH_FILE, log)
+            write_atomically(path / SEARCH_FILE, sealed_text(log))
         winner = read_run(path, method, tasks[0].seed)
         log["winner"] = _crown(winner, log)
         log["epochs_trained"] = sum(task.epochs_done() for task in tasks_of(plan, path))
         log["epochs_without_pruning"] = epochs * len(plan.seeds)
-        write_json(path / SEARCH_FILE, log)
+        write_atomically(path / SEARCH_FILE, sealed_text(log))
     return read_study(path)
 
 
@@ -171,7 +172,7 @@ def _judge(log: dict[str, Any], path: Path, tasks: list[Task], rung: Rung, room:
         {"epochs": rung.epochs, "scores": scores, "failed": failed, "kept": kept, "pruned": pruned}
     )
     if not kept:
-        write_json(path / SEARCH_FILE, log)
+        write_atomically(path / SEARCH_FILE, sealed_text(log))
         raise RunError(
             f"{path}: every run of the search has failed, the last with: {failed[-1]['reason']}"
         )

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import filelock
-import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.plan import Plan
-from annealtune.studies.records import FORMAT, RUNS, STUDY_FILE, flat, read_facts
+from annealtune.studies.records import FORMAT, RUNS, STUDY_FILE, read_facts, sealed_toml
 from annealtune.training.config import FREE_KEYS, from_values
+from annealtune.training.storage.changes import flat
 from annealtune.training.storage.files import explained, scratch_of, write_atomically
 from annealtune.training.storage.provenance import describe_provenance
 
@@ -56,7 +56,7 @@ def opened(path: Path, plan: Plan, search: dict[str, Any] | None = None) -> Iter
         _check_content(path)  # once more: another process may have been faster
         if (path / STUDY_FILE).exists():
             _check_same(path, read_facts(path), plan, search)
-        write_atomically(path / STUDY_FILE, tomli_w.dumps(_facts(plan, search)).encode())
+        write_atomically(path / STUDY_FILE, sealed_toml(_facts(plan, search)))
         yield
 
 

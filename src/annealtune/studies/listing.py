@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from annealtune.errors import ConfigError
+from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import FAILURE_FILE, STUDY_FILE, RunRecord, Study, read_study
 from annealtune.training.plain_data import (
     Check,
@@ -23,6 +23,7 @@ from annealtune.training.plain_data import (
 )
 from annealtune.training.storage import CONFIG_FILE
 from annealtune.training.storage.forms import check_best, check_epoch, check_result
+from annealtune.training.storage.verify import check_run
 
 State = Literal["finished", "running", "unfinished", "failed", "damaged"]
 # What only a run leaves behind: many a program has a config.toml.
@@ -89,7 +90,7 @@ def list_directory(root: Path) -> Listing:
         raise ConfigError(f"{root}: is not a directory")
     held = _held_files()
     if _is_study(root):
-        runs = (_with_lock(_entry_of(run), held) for run in read_study(root).runs)
+        runs = (_with_lock(_entry_of(run), held) for run in read_study(root, large=False).runs)
         return Listing(_sorted(runs), ())
     if _is_run(root):
         return Listing((_with_lock(_read_run(root), held),), ())
@@ -171,7 +172,7 @@ def _with_lock(entry: Entry, held: set[str]) -> Entry:
 
 def _read_study(path: Path) -> Entry:
     try:
-        study = read_study(path)
+        study = read_study(path, large=False)
     except ConfigError as error:
         return Entry(path, "study", "damaged", " ".join(str(error).split()))
     counts = [run.state for run in study.runs]
@@ -206,6 +207,11 @@ def _entry_of(run: RunRecord) -> Entry:
 
 def _read_run(path: Path) -> Entry:
     damages: list[str] = []
+    if (path / CONFIG_FILE).is_file():
+        try:
+            check_run(path, large=False)
+        except RunError as error:
+            damages.append(" ".join(str(error).split()))
     config = _read(path / CONFIG_FILE, damages)
     result = _read(path / "result.json", damages, check_result)
     best = _read(path / "best.json", damages, check_best)

@@ -5,24 +5,31 @@ cannot be read is a record that says why.
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
-from annealtune.errors import ConfigError
+import tomli_w
+
+from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
 from annealtune.training.plain_data import parse_toml, read_lines, read_object
-from annealtune.training.storage import require_run
+from annealtune.training.storage import is_run, require_run
 from annealtune.training.storage.forms import check_epoch, check_moves, check_result
+from annealtune.training.storage.seal import METRICS, MOVES, RECORDS, DamageError, unsealed
+from annealtune.training.storage.verify import check_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
 LOG_FILE = "log.txt"
 FAILURE_FILE = "failure.json"
 SEARCH_FILE = "search.json"
-FORMAT = 1
+FORMAT = 2
+_UNSEALED = 1  # of earlier versions
+_SEAL_LINE = b"# sha256 of the lines above: "
 
 _Content = TypeVar("_Content")
 
@@ -111,15 +118,19 @@ def run_path(study: Path, method: str, seed: int) -> Path:
     return study / RUNS / f"{quote(method, safe='+')}-seed{seed}"
 
 
-def read_study(path: Path) -> Study:
+def read_study(path: Path, *, large: bool = True) -> Study:
     """Read a study, finished or not.
+
+    Args:
+        path: of its directory.
+        large: whether weights and checkpoints of the runs are checked too.
 
     Raises:
         ConfigError: if there is no study, or its ``study.toml`` cannot be used.
     """
     path = Path(path)
     facts = read_facts(path)
-    search = _read_search(path / SEARCH_FILE)
+    search = _read_search(path / SEARCH_FILE, is_sealed=facts["format"] == FORMAT)
     labels = tuple(method["label"] for method in facts["methods"])
     seeds = tuple(facts["seeds"])
     return Study(
@@ -131,7 +142,9 @@ def read_study(path: Path) -> Study:
         experiment=facts["experiment"],
         environment=facts["environment"],
         runs=tuple(
-            _with_search(read_run(path, label, seed), search) for label in labels for seed in seeds
+            _with_search(read_run(path, label, seed, large=large), search)
+            for label in labels
+            for seed in seeds
         ),
         vary=facts["vary"],
         configs={method["label"]: method["config"] for method in facts["methods"]},
@@ -152,9 +165,14 @@ def read_facts(path: Path) -> dict[str, Any]:
             "annealtune study EXPERIMENT --out DIR makes one"
         )
     facts = read_toml(file)
-    if facts.get("format") != FORMAT:
+    number = facts.get("format")
+    if number not in (_UNSEALED, FORMAT):
+        raise ConfigError(f"{file}: format = {number!r}: this version reads format {FORMAT}")
+    text = file.read_bytes()
+    if (number == FORMAT or _SEAL_LINE in text) and text != sealed_toml(facts):
         raise ConfigError(
-            f"{file}: format = {facts.get('format')!r}: this version reads format {FORMAT}"
+            f"{file}: was changed or damaged: its digest does not fit. Put it back as it was, or "
+            "restore it from a backup"
         )
     forms: dict[str, type] = {
         "name": str,
@@ -178,19 +196,31 @@ def read_facts(path: Path) -> dict[str, Any]:
     return facts
 
 
-def read_run(study: Path, method: str, seed: int) -> RunRecord:
+def sealed_toml(facts: Mapping[str, Any]) -> bytes:
+    """Return what ``study.toml`` holds: the facts, and a last line with their digest."""
+    text = tomli_w.dumps(facts).encode()
+    return text + _SEAL_LINE + hashlib.sha256(text).hexdigest().encode() + b"\n"
+
+
+def read_run(study: Path, method: str, seed: int, *, large: bool = True) -> RunRecord:
     """Read one run of a study, whatever state it is in."""
-    return _read_run(run_path(study, method, seed), method, seed)
+    return _read_run(run_path(study, method, seed), method, seed, large=large)
 
 
-def read_lone_run(path: Path) -> RunRecord:
-    """Read a run that may belong to no study, whatever state it is in.
+def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
+    """Read a run that may belong to no study, finished or not.
+
+    Args:
+        path: of its directory.
+        large: whether weights and checkpoints are checked too.
 
     Raises:
         ConfigError: if there is none.
+        RunError: if it is not what was sealed.
     """
     require_run(path)
-    run = _read_run(Path(path), "", 0)
+    check_run(Path(path), large=large)
+    run = _read_run(Path(path), "", 0, large=False)
     method, seed = run.config.get("method"), run.config.get("seed")
     return dataclasses.replace(
         run,
@@ -199,13 +229,21 @@ def read_lone_run(path: Path) -> RunRecord:
     )
 
 
-def _read_run(path: Path, method: str, seed: int) -> RunRecord:
+def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     damages: list[str] = []
+    sealed = None
+    try:
+        sealed = check_run(path, large=large) if is_run(path) else None
+    except RunError as error:
+        damages.append(str(error))
+    sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
     result = _attempt(damages, partial(read_object, check=check_result), path / "result.json")
     failure = _attempt(damages, read_object, path / FAILURE_FILE)
     config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics = _attempt(damages, partial(read_lines, check=check_epoch), path / "metrics.jsonl")
-    moves = _attempt(damages, partial(read_lines, check=check_moves), path / "moves.jsonl")
+    metrics, moves = (
+        _attempt(damages, partial(read_lines, check=check, size=sizes.get(name)), path / name) or ()
+        for name, check in ((METRICS, check_epoch), (MOVES, check_moves))
+    )
     status: Status
     reason: str | None = None
     if damages:
@@ -227,21 +265,10 @@ def _read_run(path: Path, method: str, seed: int) -> RunRecord:
         status=status,
         reason=reason,
         config=config,
-        metrics=tuple(metrics or ()),
-        moves=tuple(moves or ()),
+        metrics=() if damages else tuple(metrics),  # what is damaged is shown nowhere
+        moves=() if damages else tuple(moves),
         result=result if status == "finished" else None,
     )
-
-
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested tables in one level, keys joined by a dot."""
-    found: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{key}.")
-        else:
-            found[f"{prefix}{key}"] = value
-    return found
 
 
 def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
@@ -252,10 +279,10 @@ def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
     return run
 
 
-def _read_search(path: Path) -> dict[str, Any] | None:
+def _read_search(path: Path, *, is_sealed: bool) -> dict[str, Any] | None:
     """Read the log of a search, None if there is none."""
     damages: list[str] = []
-    search = _attempt(damages, read_object, path)
+    search = _attempt(damages, _read_sealed if is_sealed else read_object, path)
     rungs = [] if search is None else search.get("rungs")
     if not isinstance(rungs, list) or not all(map(_is_rung, rungs)):
         damages.append(f"{path.name} is damaged: its rungs have another form")
@@ -284,6 +311,13 @@ def _attempt(damages: list[str], read: Callable[[Path], _Content], path: Path) -
     except OSError as error:
         damages.append(f"{path.name} cannot be read: {error.strerror or error}")
     return None
+
+
+def _read_sealed(path: Path) -> dict[str, Any]:
+    try:
+        return unsealed(path.read_bytes(), path.name)
+    except DamageError as damage:
+        raise ValueError(str(damage)) from None
 
 
 def _read_config(path: Path) -> dict[str, Any]:

@@ -21,8 +21,9 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         ConfigError: if it holds no run.
     """
     directory = RunDirectory(path)
+    directory.check()
     config, result = directory.config(), directory.result()
-    records = directory.metrics.read()
+    records = directory.records()
     steps = directory.checkpoints.steps()
     rows = [
         ("run", str(path)),
@@ -33,11 +34,13 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         ("epochs", f"{len(records)} of {config.epochs}"),
         ("state", "finished" if result else _unfinished(steps)),
     ]
+    if directory.seal is None:
+        rows.append(("seal", "none, as of an earlier version: its records cannot be verified"))
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
     races = numbered([race for record in records for race in record.get("races", ())])
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
-    moves = directory.moves.read()
+    moves = directory.move_records()
     if records and "rate" in records[-1]:
         rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
     rows += _settings(moves)

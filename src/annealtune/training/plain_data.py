@@ -83,15 +83,22 @@ def read_object(path: Path, check: Check | None = None) -> dict[str, Any]:
     return _checked(parse_json(read_regular(path)), check)
 
 
-def read_lines(path: Path, check: Check | None = None) -> list[dict[str, Any]]:
+def read_lines(
+    path: Path, check: Check | None = None, size: int | None = None
+) -> list[dict[str, Any]]:
     """Return the tables in a file of JSON lines; one without its end is still being written.
+
+    Args:
+        path: of the file.
+        check: of the form of each.
+        size: how many bytes count; by default all.
 
     Raises:
         ValueError: if a line is damaged, with its number.
         OSError: if it cannot be read.
     """
     records = []
-    for number, line in enumerate(read_regular(path).split(b"\n")[:-1], 1):
+    for number, line in enumerate(read_regular(path)[:size].split(b"\n")[:-1], 1):
         try:
             records.append(_checked(parse_json(line), check))
         except ValueError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -221,6 +222,25 @@ _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 # What is left out first where there is no room.
 _SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "validation_accuracy")
+
+
+@contextmanager
+def warnings_told(progress: Progress) -> Iterator[None]:
+    """Tell what SelfTuner warns of as lines of the run; all other warnings are as they were."""
+    prefix = "SelfTuner: "
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def tell(message: Warning | str, *where: Any, **how: Any) -> None:
+            text = str(message)
+            if text.startswith(prefix):
+                progress.warn(f"self-tuned: {text.removeprefix(prefix)}")
+            else:
+                shown(message, *where, **how)
+
+        warnings.filterwarnings("always", message=prefix)
+        warnings.showwarning = tell
+        yield
 
 
 def decimal(value: float | None) -> str:

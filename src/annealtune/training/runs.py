@@ -5,22 +5,21 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.training import data
-from annealtune.training.config import MOST_THREADS, RunConfig
+from annealtune.errors import RunError, RunStoppedError
+from annealtune.training.config import RunConfig
 from annealtune.training.devices import best_device, is_available
-from annealtune.training.progress import Progress
-from annealtune.training.session import Best, Session
+from annealtune.training.opening import check_device, make_session, opened
+from annealtune.training.progress import Progress, warnings_told
+from annealtune.training.session import Best
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage import seal
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import read_json, write_atomically, write_json
+from annealtune.training.storage.files import read_json
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
 from annealtune.training.world import World, joined
@@ -69,33 +68,26 @@ def run(
         with contextlib.ExitStack() as held:
             # The first process works in the directory, for all.
             world.of_first(lambda: held.enter_context(directory.locked()))
-            config, finished = world.of_first(lambda: _opened(config, directory, resume=resume))
-            _check_device(config)
-            if finished is not None:
-                return finished
-            training = _Run(config, directory, shown, stop or StopRequest(), command, world)
+            found = world.of_first(lambda: opened(config, directory, shown.warn, resume=resume))
+            check_device(found.config)
+            if found.result is not None:
+                return found.result
+            training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
+            training.begin(found.state, found.changes)
             with training.events:
                 return training.complete()
-
-
-def _opened(
-    config: RunConfig, directory: RunDirectory, *, resume: bool
-) -> tuple[RunConfig, dict[str, Any] | None]:
-    """Return the config of the run as it is settled there, and its result if it is finished."""
-    if not (directory.has_begun and resume):
-        directory.check_free()
-    return _resolve(config, directory), directory.result()
 
 
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     """Score the best weights of a run on its validation set and on the test set."""
     directory = RunDirectory(run_dir)
+    directory.check()
     config = directory.config()
     if data_dir is not None:
         config = config.model_copy(update={"data_dir": data_dir})
     if not is_available(config.device):
         config = config.model_copy(update={"device": best_device()})
-    session = _session(config, Progress())
+    session = make_session(config, Progress())
     facts = directory.load_best(session.model)
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
     parts = {"validation": session.validation_batches, "test": session.test_batches}
@@ -121,26 +113,38 @@ class _Run:
         self.progress = progress
         self.stop = stop
         self.world = world
-        self.session = _session(config, progress, world)
-        self._load()
-        self._races_told = len(self.session.method.races)
-        stop.begin()
+        self.command = command
+        self.session = make_session(config, progress, world)
+
+    def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:
+        """Continue from a state; note what the run begins with, or what was changed."""
+        session, world = self.session, self.world
+        if state is not None:
+            self._restore(state)
+        self._races_told = len(session.method.races)
+        self.stop.begin()
         self.events: EventFile | contextlib.nullcontext[None] = contextlib.nullcontext()
-        if world.is_first:
-            self.events = EventFile(directory.path / "tensorboard", self.session.epoch, config)
-            self._begin_directory(command)
-        world.wishes = lambda: (stop.signal_number or 0, self._is_time_to_save())
+        if not world.of_first(lambda: self._begin_directory(state, changes)):
+            session.best = Best()  # the next epoch, which was the best, makes them again
+        world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
 
-    def _begin_directory(self, command: str | None) -> None:
-        config, directory = self.config, self.directory
-        if not directory.has_begun:
-            facts = {**describe_provenance(), "torch": torch.__version__, "threads": config.threads}
-            facts |= {} if self.world.size == 1 else {"processes": self.world.size}
-            facts |= {} if command is None else {"command": command}
-            text = config.to_toml(facts)
-            write_atomically(directory.config_file, text.encode())
-        directory.note_task(self.session.task)
+    def _begin_directory(self, state: dict[str, Any] | None, changes: list[str]) -> bool:
+        """Go on in the directory, or begin in it; tell whether the best weights are there."""
+        directory, session = self.directory, self.session
+        has_best = directory.go_on(state, self.progress.warn)
+        self.events = EventFile(directory.path / "tensorboard", session.epoch, self.config)
+        directory.begin(self._config_text(changes), session.task)
+        return has_best
+
+    def _config_text(self, changes: list[str]) -> str:
+        if self.directory.has_begun:
+            return self.directory.changed_config(self.config, self.session.step, changes)
+        facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
+        facts |= {"threads": self.config.threads, seal.MARK: seal.FORMAT}
+        facts |= {} if self.world.size == 1 else {"processes": self.world.size}
+        facts |= {} if self.command is None else {"command": self.command}
+        return self.config.to_toml(facts)
 
     def complete(self) -> dict[str, Any]:
         session = self.session
@@ -148,7 +152,7 @@ class _Run:
             self.progress.running(
                 self.config, session.task, len(session.train_batches), session.step
             ),
-            _warnings_told(self.progress),
+            warnings_told(self.progress),
         ):
             while session.epoch < self.config.epochs:
                 self._leave_if_far_enough()
@@ -186,11 +190,8 @@ class _Run:
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
-        if self.world.is_first:
-            self.directory.metrics.append(record)
-            if moves["settings"]:
-                self.directory.moves.append(moves)
-        if isinstance(self.events, EventFile):
+        if isinstance(self.events, EventFile):  # in the first process
+            self.directory.add_records(record, moves)
             self.events.add(record)
         self._save()
         self.progress.epoch(record)
@@ -198,7 +199,7 @@ class _Run:
     def _finish(self) -> dict[str, Any]:
         """Look at the test set, once, with the best weights."""
         session = self.session
-        last = self.world.of_first(lambda: self.directory.metrics.read()[-1])
+        last = self.world.of_first(lambda: self.directory.records()[-1])
         races = [race.to_dict() for race in session.method.races]
         facts = self.world.of_first(lambda: self.directory.load_best(session.model))
         self.world.share_first([*session.model.parameters(), *session.model.buffers()])
@@ -224,25 +225,11 @@ class _Run:
         return self.world.of_first(lambda: self._write_result(result))
 
     def _write_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        write_json(self.directory.result_file, result)
+        self.directory.finish(result)
         return read_json(self.directory.result_file)  # the same whether it is new or not
 
-    def _load(self) -> None:
-        """Continue from the newest good checkpoint; forget what was recorded after it."""
-        directory = self.directory
-        state = self.world.of_first(lambda: directory.checkpoints.load(self.progress.warn))
-        sizes = [0, 0] if state is None else self._restore(state)
-        if not self.world.is_first:
-            return
-        files = list(zip((directory.metrics, directory.moves), sizes, strict=True))
-        for records, size in files:
-            records.check_reaches(size)
-        for records, size in files:
-            records.cut(size)
-        directory.remove_scratch()
-
-    def _restore(self, state: dict[str, Any]) -> list[int]:
-        """Put the session where it was saved; return how long the records were then."""
+    def _restore(self, state: dict[str, Any]) -> None:
+        """Put the session where it was saved."""
         before = len(state.get("ranks", [None]))
         if before != self.world.size:
             self.progress.warn(
@@ -251,8 +238,6 @@ class _Run:
             )
         try:
             self.session.load_state_dict(state)
-            metrics, moves = state["record_sizes"]
-            return [int(metrics), int(moves)]
         except Exception as error:  # of our form but not ours: whatever it provokes
             raise RunError(
                 f"{self.directory.path}: its checkpoint does not fit the model and the data as "
@@ -261,10 +246,10 @@ class _Run:
             ) from error
 
     def _save(self) -> None:
-        state = self.session.state_dict()
+        session = self.session
+        state = session.state_dict()
         if self.world.is_first:
-            state["record_sizes"] = [self.directory.metrics.size(), self.directory.moves.size()]
-            self.directory.checkpoints.save(self.session.step, state)
+            self.directory.save(session.step, session.epoch, state)
         self._saved_at = time.monotonic()
 
     def _save_if_due(self) -> None:
@@ -311,65 +296,5 @@ class _Run:
         )
 
 
-@contextlib.contextmanager
-def _warnings_told(progress: Progress) -> Iterator[None]:
-    """Tell what SelfTuner warns of as lines of the run; all other warnings are as they were."""
-    prefix = "SelfTuner: "
-    with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def tell(message: Warning | str, *where: Any, **how: Any) -> None:
-            text = str(message)
-            if text.startswith(prefix):
-                progress.warn(f"self-tuned: {text.removeprefix(prefix)}")
-            else:
-                shown(message, *where, **how)
-
-        warnings.filterwarnings("always", message=prefix)
-        warnings.showwarning = tell
-        yield
-
-
 def _processes(count: int) -> str:
     return "one process" if count == 1 else f"{count} processes"
-
-
-def _session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    world = world or World()
-
-    def load() -> data.Dataset:
-        with progress.downloading() as show:
-            return data.load(
-                config.data,
-                data_dir=config.data_dir,
-                download=config.download,
-                image_size=config.image_size,
-                progress=show,
-            )
-
-    first: list[data.Dataset] = []
-    world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
-    return Session(config, first[0] if first else load(), world)
-
-
-def _resolve(config: RunConfig, directory: RunDirectory) -> RunConfig:
-    """Settle device and threads: as the run has them, else as this machine offers them."""
-    stored = directory.config() if directory.has_begun else None
-    update: dict[str, Any] = {}
-    if config.device == "auto":
-        update["device"] = stored.device if stored else best_device()
-    if config.threads is None:
-        update["threads"] = stored.threads if stored else min(torch.get_num_threads(), MOST_THREADS)
-    resolved = config.model_copy(update=update)
-    if stored is not None:
-        directory.check_same(resolved)
-    return resolved
-
-
-def _check_device(config: RunConfig) -> None:
-    if not is_available(config.device):
-        raise ConfigError(
-            f"device = {config.device!r}: is not available on this machine; take cpu or auto"
-        )

@@ -1,4 +1,4 @@
-"""Stop on SIGINT and SIGTERM after the current step instead of in the middle of it.
+"""Stop on SIGINT, SIGTERM and SIGHUP after the current step instead of in the middle of it.
 
 Before a run has begun there is nothing to save, and the process leaves at once, with a line.
 """
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = tuple(
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 # Clears the line that the cursor is in, with the ^C in it, and shows the cursor.
 _TIDY = "\r\x1b[2K\x1b[?25h"
 
@@ -50,12 +52,10 @@ def stop_once_begun() -> Iterator[StopRequest]:
 
     def note(signal_number: int, _: FrameType | None) -> None:
         request.signal_number = signal_number
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        _answer_by(signal.SIG_DFL)
 
     def listen() -> None:
-        for number in _SIGNALS:
-            signal.signal(number, note)
+        _answer_by(note)
 
     request.when_begun.append(listen)
     with handlers_restored():
@@ -80,9 +80,15 @@ def leave_on_signals(words: str) -> Iterator[None]:
         os._exit(128 + signal_number)
 
     with handlers_restored():
-        for number in _SIGNALS:
-            signal.signal(number, leave)
+        _answer_by(leave)
         yield
+
+
+def _answer_by(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Set the handler of all signals; a hangup that nohup has switched off stays so."""
+    for number in _SIGNALS:
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @contextmanager

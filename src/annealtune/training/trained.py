@@ -46,6 +46,7 @@ class Trained:
 
     def __init__(self, run_dir: Path) -> None:
         directory = RunDirectory(run_dir)
+        directory.check(large=False)  # the weights are checked when they are loaded
         self.config = directory.config()
         self.task = directory.task() or _task_of_data(self.config)
         with torch.random.fork_rng(devices=()):  # the initial weights are not what is wanted

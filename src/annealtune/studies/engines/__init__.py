@@ -13,6 +13,7 @@ from annealtune.studies.records import FAILURE_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.files import write_json
+from annealtune.training.storage.seal import newest_seal
 
 MOST_ATTEMPTS = 2
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
@@ -57,8 +58,11 @@ class Task:
         return not self.is_done() and not (self.path / FAILURE_FILE).exists()
 
     def epochs_done(self) -> int:
-        """Return how many epochs are recorded."""
-        try:
+        """Return how many epochs are recorded and saved."""
+        sealed = newest_seal(self.path)
+        if sealed is not None:
+            return int(sealed["epoch"])
+        try:  # a run of an earlier version
             return (self.path / "metrics.jsonl").read_bytes().count(b"\n")
         except FileNotFoundError:
             return 0

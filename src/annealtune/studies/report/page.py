@@ -3,12 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from annealtune.studies.records import Study, flat
+from annealtune.studies.records import Study
 from annealtune.studies.reproduction import PAPER_STUDIES
 from annealtune.studies.statistics.comparisons import RESAMPLES
 from annealtune.studies.statistics.costs import costs_of
 from annealtune.studies.statistics.measures import Measure, main_measure, number
 from annealtune.studies.statistics.summaries import Statistics
+from annealtune.training.storage.changes import flat
 
 from .figures.panels import Drawing, Plate
 from .findings import findings, searched_by

@@ -3,7 +3,8 @@
 import json
 from typing import Any, NamedTuple
 
-from annealtune.studies.records import RunRecord, Study, flat
+from annealtune.studies.records import RunRecord, Study
+from annealtune.training.storage.changes import flat
 
 from .measures import kind_of, number
 

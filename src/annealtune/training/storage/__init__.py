@@ -1,7 +1,10 @@
 """What a run leaves on disk.
 
-- `directory.py`: all of it, locked; `checkpoint.py`: what a run continues from; `records.py`: what
-  is written of every epoch; `provenance.py`: versions and machine;
+- `directory.py`: all of it, held by `lock.py`;
+- `seal.py`: the digests that bind it together, `verify.py`: are they those of the files,
+  `changes.py`: what may differ;
+- `checkpoint.py`: what a run continues from; `best.py`: its best weights; `records.py`: what is
+  written of every epoch; `noted_task.py`: what it learns; `provenance.py`: versions and machine;
 - `files.py`: how anything is written.
 """
 

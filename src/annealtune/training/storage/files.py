@@ -60,12 +60,25 @@ def write_atomically(path: Path, content: bytes) -> None:
         RunError: if the disk is full or not writable; the old content is still there.
     """
     with replacing(path) as scratch:
+        # A link of that name is taken away, never written through.
+        scratch.unlink(missing_ok=True)
         scratch.write_bytes(content)
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write to an open file until nothing is left."""
+    while content:
+        content = content[os.write(descriptor, content) :]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write plain data atomically; numbers that are not finite become null."""
-    write_atomically(path, json.dumps(finite(content), indent=2, allow_nan=False).encode())
+    write_atomically(path, json_text(content))
+
+
+def json_text(content: dict[str, Any]) -> bytes:
+    """Return what `write_json` writes."""
+    return json.dumps(finite(content), indent=2, allow_nan=False).encode()
 
 
 def read_json(path: Path, check: Check | None = None) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -16,7 +17,8 @@ from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
 from annealtune.training.plain_data import Check, read_lines
 
-from .files import explained, finite
+from .files import explained, finite, write_all
+from .seal import unreadable
 
 
 class EpochTally:
@@ -97,23 +99,48 @@ class EpochTally:
 
 
 class RecordFile:
-    """Lines of JSON, appended and forced to disk one at a time; read in the form of `forms.py`."""
+    """Lines of JSON, appended and forced to disk one at a time; read in the form of `forms.py`.
+
+    Only one process writes: it knows how long the file is and what is in it, so that a file which
+    was changed, removed or replaced meanwhile is noticed instead of added to.
+    """
 
     def __init__(self, path: Path, check: Check | None = None) -> None:
         self.path = path
         self._check = check
+        self._size = 0
+        self._digest = hashlib.sha256()
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one line; numbers that are not finite become null.
 
         Raises:
-            RunError: if the disk is full or not writable.
+            RunError: if the disk is full or not writable, or the file is not what was written.
         """
-        line = json.dumps(finite(record), allow_nan=False) + "\n"
-        with explained(self.path), self.path.open("a", encoding="utf-8") as file:
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        line = (json.dumps(finite(record), allow_nan=False) + "\n").encode()
+        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        if not self._size:
+            flags |= os.O_CREAT
+        self._check_no_link()
+        with explained(self.path):
+            try:
+                descriptor = os.open(self.path, flags, 0o666)
+            except FileNotFoundError:
+                raise self._changed("is gone") from None
+            try:
+                size = os.fstat(descriptor).st_size
+                if size != self._size:
+                    raise self._changed(f"has {size} bytes, the run wrote {self._size}")
+                write_all(descriptor, line)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        self._size += len(line)
+        self._digest.update(line)
+
+    def seal(self) -> list[Any]:
+        """Return length and SHA-256 of what was written, without reading it again."""
+        return [self._size, self._digest.hexdigest()]
 
     def size(self) -> int:
         """Return the length in bytes, 0 if there is no file."""
@@ -123,8 +150,9 @@ class RecordFile:
         """Check that all of what a checkpoint counts on is there.
 
         Raises:
-            RunError: if the file is shorter.
+            RunError: if the file is shorter, or a link to another place.
         """
+        self._check_no_link()
         if self.size() < size:
             raise RunError(
                 f"{self.path}: has {self.size()} bytes, but {size} were written before the last "
@@ -132,27 +160,45 @@ class RecordFile:
             )
 
     def cut(self, size: int) -> None:
-        """Take away what was written after a checkpoint."""
-        if self.size() > size:
-            with explained(self.path):
+        """Take away what was written after a checkpoint, and go on from there."""
+        with explained(self.path):
+            if self.size() > size:
                 os.truncate(self.path, size)
+            self._digest = hashlib.sha256(self.path.read_bytes() if size else b"")
+            self._size = size
 
-    def read(self) -> list[dict[str, Any]]:
+    def read(self, size: int | None = None) -> list[dict[str, Any]]:
         """Return all records; a last line that was not completely written is left out.
 
+        Args:
+            size: how many bytes count; by default all.
+
         Raises:
-            RunError: if a line is not JSON, or not of its form.
+            RunError: if a line is not JSON or not of its form, or the file cannot be read.
         """
-        if not self.path.exists():
-            return []
         try:
-            return read_lines(self.path, self._check)
+            return read_lines(self.path, self._check, size)
+        except FileNotFoundError:
+            return []
         except OSError as error:
-            raise RunError(f"{self.path}: cannot be read: {error.strerror or error}") from None
+            raise unreadable(self.path, error) from error
         except ValueError as error:
             raise RunError(
                 f"{self.path}: has a damaged line: {error}; restore the file from a backup"
             ) from None
+
+    def _check_no_link(self) -> None:
+        if self.path.is_symlink():
+            raise RunError(
+                f"{self.path}: is a symbolic link, which is not written through: put the file "
+                "itself there"
+            )
+
+    def _changed(self, what: str) -> RunError:
+        return RunError(
+            f"{self.path}: was changed while the run went on: it {what}. Nothing more was written: "
+            "leave the files of a run to it alone; --resume says what can be continued"
+        )
 
 
 def _ratio(sum_: float, count: float) -> float:

@@ -1,0 +1,48 @@
+"""What a run learns, written down so that its model can be built without the data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from annealtune.errors import RunError
+from annealtune.training.task import Task
+
+from .files import read_json, write_json
+from .forms import check_task
+
+
+def read_task(path: Path) -> Task | None:
+    """Read a task, None if there is none.
+
+    Raises:
+        RunError: if it cannot be read.
+    """
+    if not path.exists():
+        return None
+    content = read_json(path, check_task)
+    try:
+        return Task.from_dict(content)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{path}: does not describe a task: {error}") from None
+
+
+def note_task(path: Path, task: Task) -> None:
+    """Write a task down, or compare it with the one that is there.
+
+    Raises:
+        RunError: if the run began with other data.
+    """
+    noted = read_task(path)
+    if noted is None:
+        write_json(path, task.to_dict())
+    elif noted != task:
+        ours, theirs = noted.to_dict(), task.to_dict()
+        differing = [
+            f"{key} {theirs[key]} (the run has {ours[key]})"
+            for key in ours
+            if ours[key] != theirs[key]
+        ]
+        raise RunError(
+            f"{path.parent}: the data is not what the run began with: {'; '.join(differing)}. "
+            "Put it back as it was, or start again in another directory"
+        )

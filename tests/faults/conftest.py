@@ -1,0 +1,20 @@
+"""Runs of a fraction of a second and the program warmed up, as the tests of training have them."""
+
+from tests.training.conftest import (  # noqa: F401
+    _known_outcomes,
+    _warm_program,
+    at_call,
+    cold_environment,
+    complete,
+    contents,
+    lines_of,
+    newest,
+    outcome,
+    place,
+    program,
+    start,
+    tiny,
+    tiny_flags,
+    undisturbed,
+)
+from tests.training.data.conftest import server  # noqa: F401
