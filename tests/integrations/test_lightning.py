@@ -186,7 +186,7 @@ class Busy(Module):
 
     def training_step(self, batch, batch_idx):
         self.counter += 1
-        loss = self.compute_loss(batch) * (1 + self.counter / 100)
+        loss = self.compute_loss(batch) * (1 + self.counter % 7 / 100)
         self.seen.append(loss.item())
         self.kinds.add(self.counter)
         self.recent.append(self.counter)
@@ -221,7 +221,7 @@ def with_a_counter(task, kind):
     losses = []
     for _ in range(task.epochs):
         for x, y in task.loader():
-            loss = compute_loss(x, y, 1 + (len(losses) + 1) / 100)
+            loss = compute_loss(x, y, 1 + (len(losses) + 1) % 7 / 100)
             losses.append(loss.item())
             loss.backward()
             tuner.step()

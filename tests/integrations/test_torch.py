@@ -115,10 +115,14 @@ def test_inductor_compiles_once(task, kind, graphs, tmp_path, monkeypatch):
     plain = task.plain(kind)
     if kind == "embedded":
         assert str(tuner.summary()) == str(plain.decisions[0])
-        return  # steps of rate 10 that are kept make a rounding visible in the weights
-    assert (tuner.rate, tuner.extra_steps) == plain.decisions[1:3]
-    for name, value in plain.weights.items():
-        torch.testing.assert_close(net.state_dict()[name], value, rtol=1e-3, atol=1e-3)
+    else:
+        assert (tuner.rate, tuner.extra_steps) == plain.decisions[1:3]
+    # The gradient of a bias before BatchNorm is rounding alone, of which AdamW makes whole steps.
+    free = {"0.bias", "1.running_mean"} if kind == "self-tuned" else set()
+    for name in plain.weights.keys() - free:
+        torch.testing.assert_close(
+            net.state_dict()[name], plain.weights[name], rtol=1e-3, atol=1e-3
+        )
 
 
 @pytest.mark.parametrize("reentrant", [False, pytest.param(True, marks=pytest.mark.slow)])
