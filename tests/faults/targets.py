@@ -26,6 +26,7 @@ from annealtune.training.describe import describe_run
 from annealtune.training.input_files import read_inputs
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
+from annealtune.training.storage.seal import sealed_text, unsealed
 from annealtune.training.task import Task
 
 from .mutations import damage_bytes, damage_data, damage_json, damage_toml
@@ -49,9 +50,19 @@ def _damage(random: Random, path: Path) -> None:
 def _damaged_run(random: Random, seeds: Path, place: Path, names: Sequence[str]) -> Path:
     target = place / "run"
     shutil.copytree(seeds / "runs" / random.choice([*METHODS, "unfinished"]), target)
+    if random.random() < 0.8:
+        _unseal(target)
     for _ in range(random.choice([1, 1, 2])):
         _damage(random, random.choice([target / n for n in names if (target / n).exists()]))
     return target
+
+
+def _unseal(run: Path) -> None:
+    """Make a run one of an earlier version, which had no seal: else every change is noticed."""
+    (run / "seal.json").unlink(missing_ok=True)
+    shutil.rmtree(run / "checkpoints")
+    config = run / "config.toml"
+    config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
 
 
 def config(random: Random, seeds: Path, place: Path) -> None:
@@ -103,7 +114,7 @@ def manifest(random: Random, seeds: Path, place: Path) -> None:
     shutil.copytree(seeds / "runs" / "unfinished", path)
     checkpoints = path / "checkpoints"
     stem = sorted(checkpoints.glob("*.json"))[-1]
-    facts = json.loads(stem.read_bytes())
+    facts = unsealed(stem.read_bytes(), stem.name)
     weights = checkpoints / facts["file"]
     kind = random.randrange(3)
     if kind == 0:
@@ -119,7 +130,7 @@ def manifest(random: Random, seeds: Path, place: Path) -> None:
         facts |= {"bytes": len(content), "sha256": digest}
         facts["file"] = f"{stem.stem}-{digest[:12]}.pt"
         (checkpoints / facts["file"]).write_bytes(content)
-        stem.write_text(json.dumps(facts))
+        stem.write_bytes(sealed_text(facts))
     run(read_config(path), path, stop=StopRequest(after_epoch=1))
 
 

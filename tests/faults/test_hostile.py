@@ -34,6 +34,7 @@ from annealtune.training.input_files import read_inputs
 from annealtune.training.plain_data import parse_json, parse_toml
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
+from annealtune.training.storage.seal import sealed_text, unsealed
 from annealtune.training.task import Task
 
 from .seeds import archive, idx, make_runs, make_study, packed, picture
@@ -398,10 +399,10 @@ def test_manifests_that_are_bombs(unfinished, content):
 @pytest.mark.parametrize("file", ["../../secret", "/etc/hostname", "a\x1bb"])
 def test_a_manifest_that_names_another_file(unfinished, file):
     for manifest in (unfinished / "checkpoints").glob("*.json"):
-        facts = json.loads(manifest.read_text())
-        manifest.write_text(json.dumps({**facts, "file": file}))
-    with pytest.raises(RunError, match=r"outside of the checkpoints|cannot be read"):
-        RunDirectory(unfinished).checkpoints.load(lambda _: None)
+        facts = unsealed(manifest.read_bytes(), manifest.name)
+        manifest.write_bytes(sealed_text({**facts, "file": file}))
+    with pytest.raises(RunError, match=r"outside of the checkpoints|is missing"):
+        RunDirectory(unfinished).load(lambda _: None)
 
 
 @pytest.mark.timeout(60)
@@ -509,7 +510,9 @@ def test_html_in_names_is_text_on_a_page(finished, tmp_path):
     evil = "<img src=x onerror=alert(1)>"
     folder = tmp_path / evil
     shutil.copytree(finished, folder)
-    config = (folder / "config.toml").read_text()
+    (folder / "seal.json").unlink()  # as a run of an earlier version, so that it can be edited
+    shutil.rmtree(folder / "checkpoints")
+    config = (folder / "config.toml").read_text().replace("\nseal = 2\n", "\n")
     config = config.replace('method = "sgd-sa"', f'method = "{evil}"')
     (folder / "config.toml").write_text(config.replace('"digits"', f'"{evil}"'))
     page = write_run_report(read_lone_run(folder), tmp_path / "page", figures=False)

@@ -48,7 +48,7 @@ MOMENTS = {
     "it is not yet in its place": ("pathlib:Path.replace", 2),
     "its manifest is not": ("pathlib:Path.replace", 3),
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
-    "at the end of an epoch": (f"{ENTRY}:Session.end_epoch", 2),
+    "at the end of an epoch": ("annealtune.training.session:Session.end_epoch", 2),
     "the new best weights have not taken the place of the old ones": (f"{BEST}.commit", 2),
     "they have, and what is known of them has not": (f"{BEST}._write_facts", 2),
     "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),

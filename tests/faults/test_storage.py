@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-END = "annealtune.training.runs:Session.end_epoch"
+END = "annealtune.training.session:Session.end_epoch"
 
 # Every call that changes the disk is counted; one of them fails.
 FAILING = """
@@ -49,7 +49,7 @@ assert libc.capset(header, none) == 0, ctypes.get_errno()
 
 AT_THE_SECOND_END = """
 import os, shutil
-from annealtune.training.runs import Session
+from annealtune.training.session import Session
 real, calls = Session.end_epoch, []
 def end_epoch(self, *scores):
     calls.append(None)
@@ -301,7 +301,7 @@ class TestSignals:
     def test_before_there_is_anything_nothing_is_written(
         self, program, at_call, flags, place, number
     ):
-        target = "annealtune.training.runs:_session"
+        target = "annealtune.training.runs:make_session"
         left = program(*flags, setup=at_call(target, 1, number))
         assert left.code == 128 + number
         assert (

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 DEPTH = 32
 """Tables and lists within each other; ours are 8 deep at most."""
@@ -112,9 +112,19 @@ def read_regular(path: Path) -> bytes:
     Raises:
         OSError: if it cannot be read, or is no file.
     """
+    with open_regular(path) as file:
+        return file.read()
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read, as `read_regular` reads it.
+
+    Raises:
+        OSError: if it cannot be read, or is no file.
+    """
     if path.exists() and not path.is_file():
         raise OSError(None, "is not a file", str(path))
-    return path.read_bytes()
+    return path.open("rb")
 
 
 def _checked(value: Any, check: Check | None) -> dict[str, Any]:

@@ -107,7 +107,7 @@ class TestResume:
         explode = (
             "import annealtune.training.runs as entry\n"
             "def session(*_): raise AssertionError('the run is finished')\n"
-            "entry.Session = session\n"
+            "entry.make_session = session\n"
         )
         second = program(*flags, "--resume", setup=explode)
         assert (second.code, second.out) == (0, first.out)

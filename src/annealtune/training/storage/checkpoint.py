@@ -18,6 +18,7 @@ from .seal import (
     FORMAT,
     DamageError,
     check_checkpoint,
+    checkpoint_file,
     is_older,
     manifests,
     parsed,
@@ -172,10 +173,7 @@ class Checkpoints:
         self.seal = manifest if is_sealed else None
         if manifest["file"] is None:
             return None
-        file = str(manifest["file"])
-        if Path(file).name != file:
-            raise DamageError(f"{name}.json names a file outside of the checkpoints")
-        path = self.directory / file
+        path = checkpoint_file(self.directory, manifest)
         content = read_bytes(path)
         described = _describe(step_of(name), content)
         if any(manifest[key] != described[key] for key in described if key != "format"):

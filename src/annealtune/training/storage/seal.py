@@ -18,7 +18,7 @@ from typing import Any
 
 from annealtune.errors import RunError
 from annealtune.training.config import ENVIRONMENT
-from annealtune.training.plain_data import parse_json, parse_toml, read_regular
+from annealtune.training.plain_data import open_regular, parse_json, parse_toml, read_regular
 
 from . import CONFIG_FILE
 from .files import finite
@@ -125,7 +125,7 @@ def digest(path: Path, size: int | None = None) -> list[Any]:
     found = hashlib.sha256()
     length = 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while block := file.read(_BLOCK if size is None else min(_BLOCK, size - length)):
                 found.update(block)
                 length += len(block)
@@ -225,7 +225,19 @@ def check_checkpoint(directory: Path, seal: Mapping[str, Any]) -> None:
         RunError: if it cannot be read.
     """
     if seal["file"] is not None:
-        check_size(directory / seal["file"], [seal["bytes"], seal["sha256"]])
+        check_size(checkpoint_file(directory, seal), [seal["bytes"], seal["sha256"]])
+
+
+def checkpoint_file(directory: Path, seal: Mapping[str, Any]) -> Path:
+    """Return the file that a manifest names.
+
+    Raises:
+        DamageError: if it lies elsewhere.
+    """
+    name = str(seal["file"])
+    if Path(name).name != name:
+        raise DamageError(f"a manifest names {name!r}, a file outside of the checkpoints")
+    return directory / name
 
 
 def check_best(run: Path, best: Mapping[str, Any] | None) -> None:
