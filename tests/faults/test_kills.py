@@ -209,7 +209,7 @@ def some_and_all(few, many):
 
 
 class TestWhatIsMadeOfARun:
-    @pytest.mark.parametrize("count", some_and_all([], [1, 2, 3, 4, 5, 7, 9, 12, 15, 20]))
+    @pytest.mark.parametrize("count", some_and_all([], [1, 2, 3, 4, 5, 6, 7, 9, 12, 15]))
     def test_a_report(self, count, complete, program, at_call, place, contents):
         complete(place / "run", method="sgd-sa", epochs=1)
         words = ["report", "run", *(["--no-figures"] if count < 4 else [])]

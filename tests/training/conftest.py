@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -194,6 +195,19 @@ def undisturbed(_known_outcomes, complete, outcome):
 
 
 @pytest.fixture
+def unseal():
+    """Makes a finished run one of an earlier version, which had no seal."""
+
+    def unseal(directory: Path) -> None:
+        (directory / "seal.json").unlink()
+        shutil.rmtree(directory / "checkpoints")
+        config = directory / "config.toml"
+        config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
+
+    return unseal
+
+
+@pytest.fixture
 def contents():
     """All files below a directory with their bytes, the empty lock apart."""
 
@@ -217,7 +231,9 @@ class Command:
     def wait(self) -> SimpleNamespace:
         """Wait for its end; a code below zero is the signal that killed it."""
         code = self._ask({"wait": self.pid})
-        out, err = (Path(self._request[name]).read_text() for name in ("stdout", "stderr"))
+        paths = (Path(self._request[name]) for name in ("stdout", "stderr"))
+        # One that is killed at once has opened neither.
+        out, err = (path.read_text() if path.exists() else "" for path in paths)
         return SimpleNamespace(code=code, out=out, err=err)
 
 

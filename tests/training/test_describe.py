@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import signal
 
 import pytest
@@ -31,14 +30,6 @@ def barely_begun(tiny, place):
     with pytest.raises(RunStoppedError):
         run(tiny(), place / "begun", stop=stop)
     return place / "begun"
-
-
-def unseal(directory):
-    """Make a run one of an earlier version, which had no seal."""
-    (directory / "seal.json").unlink()
-    shutil.rmtree(directory / "checkpoints")
-    config = directory / "config.toml"
-    config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
 
 
 class TestInspect:
@@ -94,7 +85,7 @@ class TestInspect:
         assert program("train", *tiny_flags, "--out", "run", setup=setup).code == -signal.SIGKILL
         assert "begun, nothing saved yet" in program("inspect", "run").out
 
-    def test_the_best_epoch_is_the_one_that_was_kept(self, complete):
+    def test_the_best_epoch_is_the_one_that_was_kept(self, complete, unseal):
         """Also where two epochs have the same accuracy and the later one has the lower loss."""
         directory = complete(epochs=3)
         path = directory / "metrics.jsonl"
@@ -202,7 +193,7 @@ class TestLoad:
         with pytest.raises(RunError, match="has no best weights yet"):
             load(barely_begun)
 
-    def test_a_model_that_has_changed(self, complete):
+    def test_a_model_that_has_changed(self, complete, unseal):
         directory = complete(epochs=1)
         config = directory / "config.toml"
         config.write_text(config.read_text().replace("small-cnn-w8", "small-cnn-w4"))

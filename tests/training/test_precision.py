@@ -165,8 +165,9 @@ def test_a_device_that_is_not_here(tiny, place, device):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_run_of_another_machine_can_be_scored_here(complete, program):
+def test_a_run_of_another_machine_can_be_scored_here(complete, program, unseal):
     directory = complete(epochs=1)
+    unseal(directory)  # there is no other device here to seal one on
     config = directory / "config.toml"
     config.write_text(config.read_text().replace('device = "cpu"', 'device = "cuda:1"'))
     scored = program("evaluate", directory)

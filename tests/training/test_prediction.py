@@ -109,11 +109,14 @@ def test_nothing_is_written_if_a_picture_is_damaged(trained, place):
     assert not (place / "out.csv").exists()
 
 
-def test_a_model_that_gives_nan_says_so(trained, place):
+def test_a_model_that_gives_nan_says_so(trained, place, unseal):
     directory = trained("table", "line")
     model = annealtune.load(directory)
     torch.nn.init.constant_(model.weight, 3e38)
-    RunDirectory(directory).save_best(model, {"epoch": 1})
+    unseal(directory)
+    best = RunDirectory(directory).best
+    best.add(model, {"epoch": 1})
+    best.commit()
     np.save(place / "new.npy", np.full((1, 4), 1e3))
     with pytest.raises(RunError, match="the model gives NaN or infinity"):
         predict(directory, place / "new.npy", place / "out.csv")

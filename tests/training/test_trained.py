@@ -61,12 +61,13 @@ def test_the_data_is_not_needed(moved_away):
     assert annealtune.load(moved_away)(torch.zeros(3, 4)).shape == (3, 1)
 
 
-def test_a_run_that_does_not_describe_its_data_needs_it(moved_away, complete):
+def test_a_run_that_does_not_describe_its_data_needs_it(moved_away, complete, unseal):
     """As those of version 0.1."""
     old = complete(epochs=1)
-    (old / "task.json").unlink()
+    for directory in (old, moved_away):
+        unseal(directory)
+        (directory / "task.json").unlink()
     assert Trained(old).task == data.load("digits").task
-    (moved_away / "task.json").unlink()
     with pytest.raises(DataError, match="no such data"):
         annealtune.load(moved_away)
 

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from annealtune.errors import RunError
 from annealtune.training.factories import in_one_line
-from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import explained, write_atomically, write_json
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.task import Task
@@ -42,7 +41,7 @@ def export(run_dir: Path, out: Path) -> tuple[Path, ...]:
     trained = Trained(run_dir)
     program = _program(trained)
     is_exact = _check(trained, program)
-    weights = RunDirectory(run_dir).best_weights.read_bytes()
+    weights = trained.weights.read_bytes()
     with explained(out):
         out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / PROGRAM, program)

@@ -42,6 +42,7 @@ class Trained:
         model: takes normalised inputs.
         raw: takes inputs as the data holds them.
         facts: the content of ``best.json``.
+        weights: the file that holds them.
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -52,6 +53,7 @@ class Trained:
         with torch.random.fork_rng(devices=()):  # the initial weights are not what is wanted
             self.model = models.build(self.config.model, self.task, pad=self.config.pad).eval()
         self.facts = directory.load_best(self.model)
+        self.weights = directory.best.loaded_from
         self.raw = Raw(self.task, self.model).eval()
 
 

@@ -28,6 +28,7 @@ class BestWeights:
 
     Attributes:
         facts: of the best weights so far, with their digest; None before the first epoch has ended.
+        loaded_from: the file that was loaded last.
     """
 
     def __init__(self, run: Path) -> None:
@@ -36,6 +37,7 @@ class BestWeights:
         self.new_file = run / NEW_WEIGHTS
         self.facts_file = run / BEST_FILE
         self.facts: dict[str, Any] | None = None
+        self.loaded_from = self.file
 
     def add(self, model: nn.Module, facts: dict[str, Any]) -> None:
         """Write weights that did better than all before, beside these.
@@ -100,6 +102,7 @@ class BestWeights:
                 f"{self.file}: is damaged: its digest is not the one that was noted when it was "
                 "written; restore it from a backup"
             )
+        self.loaded_from = path
         try:
             safetensors.torch.load_model(model, str(path))
         except (
