@@ -11,11 +11,19 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+_HALF = torch.finfo(torch.float16)  # no kind of weights has a smaller range
+
 
 def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
-    """Tell whether the base's constructor refuses options beside a group's other ones."""
-    # A constructor that does not even take what the group has now has no say.
-    return _miniature(base, group, options) is None and _miniature(base, group, {}) is not None
+    """Tell whether the base's constructor refuses options beside a group's other ones.
+
+    Or its step: a rate that the kind of the weights cannot hold, such as 1e5 in float16.
+    """
+    miniature = _miniature(base, group, options)
+    if miniature is None:
+        # A constructor that does not even take what the group has now has no say.
+        return _miniature(base, group, {}) is not None
+    return float(options.get("lr", 0.0)) > _HALF.max and not _steps(miniature)
 
 
 @torch.no_grad()
@@ -42,6 +50,17 @@ def make_late_state(base: Optimizer) -> bool:
                     base.state[p][key] = _as_large_as(p, value, scratch)
                     made = True
     return made
+
+
+@torch.no_grad()
+def _steps(miniature: Optimizer) -> bool:
+    (scratch,) = miniature.param_groups[0]["params"]
+    scratch.grad = torch.zeros_like(scratch)
+    try:
+        miniature.step()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
