@@ -104,7 +104,7 @@ class AcceptTest:
     def after(self) -> float:
         """Return what the accept test measures at the point where the weights are now.
 
-        Broken weights show in a loss; an objective such as the accuracy would not tell.
+        It is NaN where a weight is broken: an accuracy does not show that, nor does every loss.
         """
         with self._probe.replay(
             self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
@@ -113,8 +113,10 @@ class AcceptTest:
             if self._evaluates_loss:
                 loss, *judged = self._parts(result)
                 value = scalar(self._owner, "closure", loss)
-                return self._judged(*judged) if judged and math.isfinite(value) else value
-            value = scalar(self._owner, "objective", result)
+                if judged and math.isfinite(value):
+                    value = self._judged(*judged)
+            else:
+                value = scalar(self._owner, "objective", result)
         return value if self._probe.weights_are_finite() else math.nan
 
     def _parts(self, result: Any) -> tuple[Any, ...]:
