@@ -64,7 +64,7 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
                 bounds.setdefault((t.device, t.dtype), []).extend(torch.aminmax(t.detach()))
         elif not t.isfinite().all():
             return False
-    return all([bool(torch.stack(found).isfinite().all()) for found in bounds.values()])
+    return all(bool(torch.stack(found).isfinite().all()) for found in bounds.values())
 
 
 def check_gradients(owner: str, optimizer: Optimizer) -> None:
