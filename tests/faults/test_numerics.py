@@ -294,9 +294,9 @@ class TestRatesThatTheWeightsCannotHold:
     def half(self):
         return nn.Parameter(torch.ones(2, dtype=torch.float16))
 
-    def test_are_dropped_from_h(self):
-        weight = self.half()
-        tuner = EmbeddedTuner(torch.optim.SGD([weight], lr=0.1), neighborhood={"lr": [0.1, 1e5]})
+    @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Rprop, torch.optim.ASGD])
+    def test_are_dropped_from_h(self, base):
+        tuner = EmbeddedTuner(base([self.half()], lr=0.1), neighborhood={"lr": [0.1, 1e5]})
         assert list(tuner.neighborhood) == [{"lr": 0.1}]
         assert tuner.neighborhood.dropped == ({"lr": 1e5},)
 

@@ -23,7 +23,11 @@ def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) 
     if miniature is None:
         # A constructor that does not even take what the group has now has no say.
         return _miniature(base, group, {}) is not None
-    return float(options.get("lr", 0.0)) > _HALF.max and not _steps(miniature)
+    if float(options.get("lr", 0.0)) <= _HALF.max:
+        return False
+    # torch does not check what it writes into a tensor of one element.
+    miniature = _miniature(base, group, options, size=2)
+    return miniature is not None and not _steps(miniature)
 
 
 @torch.no_grad()
@@ -71,19 +75,20 @@ def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
 
 
 def _miniature(
-    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]
+    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any], size: int = 1
 ) -> Optimizer | None:
     accepted = inspect.signature(type(base).__init__).parameters
     present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
-    scratch = torch.nn.Parameter(_small(group["params"][0]) if group["params"] else torch.zeros(1))
+    params = group["params"]
+    scratch = torch.nn.Parameter(_small(params[0], size) if params else torch.zeros(size))
     try:
         return type(base)(**{**present, **options, "params": [scratch]})
     except (ValueError, TypeError, RuntimeError, AssertionError):
         return None
 
 
-def _small(parameter: Tensor) -> Tensor:
-    """Return one element of the same kind: some bases take matrices only."""
+def _small(parameter: Tensor, size: int) -> Tensor:
+    """Return zeros of the same kind and as many dimensions: some bases take matrices only."""
     if torch.nn.parameter.is_lazy(parameter):
-        return torch.zeros(1)
-    return torch.zeros((1,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
+        return torch.zeros(size)
+    return torch.zeros((size,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
