@@ -3,8 +3,8 @@
 The net is four numbers, rounded to multiples of 1/256 before anything is computed of them. All sums
 and products are then exact in float64, so that no machine, instruction set or order of summation
 gives another loss; what a base rounds in its step is far below the next 1/256. Losses are therefore
-compared to the last bit. What an ``exp`` or a ``pow`` of the machine's library goes into, the
-temperatures and the rates of a race, is compared to 12 digits.
+compared to the last bit. What an ``exp`` or a ``pow`` of the machine's library goes into,
+temperatures, probabilities and the rates of a race, is compared to 12 digits.
 
 Write them anew only for a change that is meant to change decisions, and say so in CHANGELOG.md.
 """
@@ -102,7 +102,8 @@ def decisions(name):
         optimizer.step(net.loss)
         info = optimizer.last_step
         setting = {key: digits(value) for key, value in info.setting.items()}
-        found.append([setting, info.loss, info.new_loss, digits(info.temperature), info.accepted])
+        rounded = digits(info.temperature), digits(info.accept_probability)
+        found.append([setting, info.loss, info.new_loss, *rounded, info.accepted])
         if (step + 1) % STEPS_PER_EPOCH == 0:
             optimizer.cool()
     return found
