@@ -7,7 +7,7 @@ cannot be read is a record that says why.
 import dataclasses
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -23,7 +23,11 @@ FAILURE_FILE = "failure.json"
 SEARCH_FILE = "search.json"
 FORMAT = 1
 
+# Records of a run that a page shows.
+MOST_SHOWN = 1000
+
 _Content = TypeVar("_Content")
+_Record = TypeVar("_Record")
 
 Status = Literal["finished", "failed", "unfinished", "missing"]
 _PRUNED = "pruned after epoch"
@@ -230,6 +234,28 @@ def _read_run(path: Path, method: str, seed: int) -> RunRecord:
         moves=moves,
         result=result if status == "finished" else None,
     )
+
+
+def shown_records(records: Sequence[_Record]) -> Sequence[_Record]:
+    """Return those records of a long run that a page shows: a page does not grow with the epochs.
+
+    All of a thousand epochs; of more every second, fourth, eighth and so on, so that runs of
+    different lengths have epochs in common, besides the first and the last one.
+
+    Example:
+        >>> shown_records(range(1, 3))
+        range(1, 3)
+        >>> found = shown_records(range(1, 2502))
+        >>> found[:3], found[-2:], len(found)
+        ((1, 4, 8), (2500, 2501), 627)
+    """
+    every = 1
+    while len(records) > MOST_SHOWN * every:
+        every *= 2
+    if every == 1:
+        return records
+    last = records[-1:] if len(records) % every else ()
+    return (*records[:1], *records[every - 1 :: every], *last)
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.records import RunRecord, Study, shown_records
 from annealtune.studies.statistics.costs import passes_of
 from annealtune.studies.statistics.measures import number
 
@@ -71,7 +71,7 @@ def _path(run: RunRecord, quantity: Quantity) -> list[tuple[float, float]] | Non
     if run.status != "finished" or not run.metrics:
         return None
     points = []
-    for record in run.metrics:
+    for record in shown_records(run.metrics):
         cost, score = passes_of(record), number(record, f"validation_{quantity}")
         if cost is None or score is None:
             return None
