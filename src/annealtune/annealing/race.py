@@ -34,8 +34,20 @@ _ANYTIME = 1000
 # How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,200 steps,
 # less and less in longer ones.
 _MOST_BELIEF, _BELIEVED_STEPS = 0.5, 600
+# A larger loss is a broken one: sums of such losses overflow.
+_LARGEST_LOSS = 1e300
 # A race over fewer minibatches says nothing.
 LEAST_MINIBATCHES = 8
+
+
+def can_be_summed(loss: float) -> bool:
+    """Tell whether a loss can be added up: it is finite, and so is the sum of all of a race.
+
+    Example:
+        >>> [can_be_summed(loss) for loss in (-1e30, math.nan, 1.7e308)]
+        [True, False, False]
+    """
+    return abs(loss) <= _LARGEST_LOSS  # not true of NaN
 
 
 class Difference(NamedTuple):
@@ -164,7 +176,7 @@ class Standings:
 
     def add(self, losses: Mapping[int, float]) -> None:
         """Take in the losses of all live arms on one minibatch."""
-        finite = {arm for arm, loss in losses.items() if math.isfinite(loss)}
+        finite = {arm for arm, loss in losses.items() if can_be_summed(loss)}
         if not finite:
             self.spoilt += 1
             return

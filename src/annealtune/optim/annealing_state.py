@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import math
 import random
 import warnings
 from collections.abc import Mapping
@@ -180,6 +181,19 @@ class AnnealingState(Part):
             f"{self.owner}.step: the loss at the current weights must be finite, got {loss!r} at "
             f"step {self.step}; the weights are unchanged. Look at the data of this minibatch, or "
             f"take the largest rates out of the neighborhood. Last moves: {history or 'none'}"
+        )
+
+    @property
+    def was_broken(self) -> bool:
+        """Whether the last move led to a loss or to weights that are not finite."""
+        return bool(self.recent) and not math.isfinite(self.recent[-1].new_loss)
+
+    def broken_weights(self, loss: float) -> NonFiniteLossError:
+        """Describe weights at the current point that are broken, though the loss is finite."""
+        return NonFiniteLossError(
+            f"{self.owner}.step: the weights must be finite, got NaN or infinity among them at "
+            f"step {self.step}, which the loss of {loss:.6g} does not show; nothing was changed. "
+            "Load weights that are whole"
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -204,6 +204,8 @@ class EmbeddedTuner(OptimizerWrapper):
         if self._tentative.trial is None:
             raise RuntimeError(f"{type(self).__name__}.resolve() must follow propose(loss)")
         value = scalar(type(self).__name__, "new_loss", new_loss)
+        if not self._probe.weights_are_finite():
+            value = math.nan  # whatever the loss says
         try:
             return self._decide(self._ranks.mean(value, "after", *self._where()))
         except BaseException:
@@ -303,6 +305,10 @@ class EmbeddedTuner(OptimizerWrapper):
         check_gradients(type(self).__name__, self.base)
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
+        # Else every step from here on would be undone, and the average would take them in.
+        is_doubtful = self._annealing.was_broken or self._average is not None
+        if is_doubtful and not self._probe.weights_are_finite():
+            raise self._annealing.broken_weights(value)
         return value
 
     def _choose(self, value: float, test: AcceptTest) -> tuple[Setting, float | None]:

@@ -15,6 +15,7 @@ from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.evaluation.guards import is_out_of_reach
 from annealtune.optim.history import History
 from annealtune.optim.loss_watch import LossWatch
+from annealtune.optim.parameters import weights_are_finite
 from annealtune.optim.part import Part
 
 # What is left of the rate, and how often it may be cut.
@@ -112,9 +113,17 @@ class LossGuard(Part):
                 return False
             if not look.is_sound:
                 return True  # perhaps chance: these weights are just not taken for safe
+        if not weights_are_finite(self._base) and self._may_cut(math.nan, step):
+            self._go_back(math.nan, step, rate)  # the loss does not show it, or is not known
+            return False
         self._sound += 1
         self.keep()
         return True
+
+    def end(self, step: int, rate: float) -> None:
+        """Leave no broken weights behind at the last step of a plan: nobody looks after it."""
+        if not weights_are_finite(self._base):
+            self._go_back(math.nan, step, rate)
 
     def _may_cut(self, loss: float, step: int) -> bool:
         """Tell whether the rate may be cut once more; a loss that is finite can be lived with."""

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from annealtune.annealing.race import can_be_summed
+
 # The loss is read once in this many steps.
 EVERY = 8
 # Progress is certain when it exceeds this many deviations of a single loss ...
@@ -94,7 +96,7 @@ class LossWatch:
         kind = torch.float64 if wide else torch.float32
         flat = torch.stack([loss.reshape(()).to(device, kind) for loss in unread])
         losses = [self._sign * loss for loss in flat.tolist()]
-        if not all(map(math.isfinite, losses)):
+        if not all(map(can_be_summed, losses)):
             return Look(math.nan, is_sound=False, is_broken=True)
         is_sound = not self._is_too_high(statistics.median(losses))
         self._strikes = 0 if is_sound else self._strikes + 1

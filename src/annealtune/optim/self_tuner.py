@@ -308,6 +308,8 @@ class SelfTuner(OptimizerWrapper):
         if self._guard.is_sound(losses, self.steps, rate):
             self._rates.write(rate)
             self.base.step()
+            if self._held.steps + 1 == self.total_steps:
+                self._guard.end(self.steps, rate)
         else:
             self._held.write(self._held.setting, self._guard.share)
 

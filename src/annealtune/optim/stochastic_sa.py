@@ -21,7 +21,7 @@ from annealtune.optim.evaluation.probe import Probe
 from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.evaluation.wrappers import unwrapped
 from annealtune.optim.options.presets import Preset, preset_temperature
-from annealtune.optim.parameters import parameters_of
+from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import StepInfo, Summary
@@ -221,6 +221,8 @@ class StochasticSA(OptimizerWrapper):
             value = self._ranks.mean(value, "before", *self._where())
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
+            if self._annealing.was_broken and not self._weights_are_finite():
+                raise self._annealing.broken_weights(value)
             self._before.take()
             self._is_trying = True
             new_value = self._move_to_the_better_side(closure, start)
@@ -267,11 +269,15 @@ class StochasticSA(OptimizerWrapper):
     def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
         with self._probe.replay(start, graph="never"):
             value = scalar("StochasticSA", "closure", closure())
+        value = value if self._weights_are_finite() else math.nan
         return self._ranks.mean(value, "after", *self._where())
 
     def _where(self) -> tuple[object, ...]:
         """Return what all ranks must have in common: the direction comes from this generator."""
         return self._annealing.step, self.radius, hash(self._annealing.rng.getstate()[1])
+
+    def _weights_are_finite(self) -> bool:
+        return are_finite(p for p in parameters_of(self.base) if p.requires_grad)
 
 
 class _Epoch(Part):
@@ -324,6 +330,9 @@ class _Displacement(Optimizer):
                 scale = sign * group["radius"]
                 if group["scaling"] == "rms":
                     scale *= max(p.norm().item() / math.sqrt(max(p.numel(), 1)), 1e-3)
+                # Beyond the largest number of its kind torch refuses a factor.
+                largest = torch.finfo(p.dtype).max
+                scale = max(-largest, min(scale, largest))
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
                 p.add_(direction, alpha=scale)
 

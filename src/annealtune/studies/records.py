@@ -31,6 +31,7 @@ FORMAT = 2
 _UNSEALED = 1  # of earlier versions
 _SEAL_LINE = b"# sha256 of the lines above: "
 
+
 _Content = TypeVar("_Content")
 
 Status = Literal["finished", "failed", "unfinished", "missing"]

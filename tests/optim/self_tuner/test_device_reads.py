@@ -103,7 +103,8 @@ def test_only_the_guard_reads_and_once_in_eight_steps(monkeypatch, kind, way):
     reads = reads_after_the_race(monkeypatch, model, optimizer, way)
 
     reads.subtract(own)
-    assert +reads == Counter({"tolist": 5})
+    # The losses, and whether the weights are finite.
+    assert +reads == Counter({"tolist": 5, "__bool__": 5})
     assert sum(own.values()) < 5 * EVERY * 20  # the control has not counted itself away
 
 
@@ -136,7 +137,7 @@ def test_a_rate_in_a_tensor_is_not_read(monkeypatch):
 
     assert reads["tolist"] == 5
     # Torch's own SGD may read its rate, once for every parameter and step.
-    ours = sum(reads.values()) - 5
+    ours = sum(reads.values()) - 10
     assert ours <= 5 * EVERY * len(list(model.parameters()))
 
 

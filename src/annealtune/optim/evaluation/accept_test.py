@@ -124,7 +124,7 @@ class AcceptTest:
     def after(self) -> float:
         """Return what the accept test measures at the point where the weights are now.
 
-        Broken weights show in a loss; an objective such as the accuracy would not tell.
+        It is NaN where a weight is broken: an accuracy does not show that, nor does every loss.
         """
         with self._probe.replay(
             self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
@@ -137,7 +137,7 @@ class AcceptTest:
                     value = self._judged(*judged)
             else:
                 value = scalar(self._owner, "objective", result)
-        if not self._evaluates_loss and not self._probe.weights_are_finite():
+        if not self._probe.weights_are_finite():
             value = math.nan
         return self._ranks.mean(value, "after", *self._about) if self._ranks.count > 1 else value
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.random_state import ForwardRecorder, RandomState
 from annealtune.optim.evaluation.wrappers import Wrappers
-from annealtune.optim.parameters import gathered, modules_of, parameters_of
+from annealtune.optim.parameters import modules_of, parameters_of, weights_are_finite
 
 ProbeMode = Literal["train", "eval"]
 # Whether an evaluation builds a graph: never, if the evaluated function enables it, always, or
@@ -239,8 +239,7 @@ class Probe:
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
-        moved = [p for p in parameters_of(self._optimizer) if p.grad is not None]
-        return all(bool(gathered(p.isfinite().all())) for p in moved)
+        return weights_are_finite(self._optimizer)
 
     def _parameters(self, modules: list[nn.Module]) -> Iterable[Tensor]:
         """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""

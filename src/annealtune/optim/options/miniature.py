@@ -11,11 +11,23 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+_HALF = torch.finfo(torch.float16)  # no kind of weights has a smaller range
+
 
 def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
-    """Tell whether the base's constructor refuses options beside a group's other ones."""
-    # A constructor that does not even take what the group has now has no say.
-    return _miniature(base, group, options) is None and _miniature(base, group, {}) is not None
+    """Tell whether the base's constructor refuses options beside a group's other ones.
+
+    Or its step: a rate that the kind of the weights cannot hold, such as 1e5 in float16.
+    """
+    miniature = _miniature(base, group, options)
+    if miniature is None:
+        # A constructor that does not even take what the group has now has no say.
+        return _miniature(base, group, {}) is not None
+    if float(options.get("lr", 0.0)) <= _HALF.max:
+        return False
+    # torch does not check what it writes into a tensor of one element.
+    miniature = _miniature(base, group, options, size=2)
+    return miniature is not None and not _steps(miniature)
 
 
 @torch.no_grad()
@@ -44,6 +56,17 @@ def make_late_state(base: Optimizer) -> bool:
     return made
 
 
+@torch.no_grad()
+def _steps(miniature: Optimizer) -> bool:
+    (scratch,) = miniature.param_groups[0]["params"]
+    scratch.grad = torch.zeros_like(scratch)
+    try:
+        miniature.step()
+    except RuntimeError:
+        return False
+    return True
+
+
 def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
     """Return state of the scratch parameter for the real one: an element stands for all."""
     if isinstance(value, Tensor) and value.shape == scratch.shape:
@@ -52,19 +75,20 @@ def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
 
 
 def _miniature(
-    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]
+    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any], size: int = 1
 ) -> Optimizer | None:
     accepted = inspect.signature(type(base).__init__).parameters
     present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
-    scratch = torch.nn.Parameter(_small(group["params"][0]) if group["params"] else torch.zeros(1))
+    params = group["params"]
+    scratch = torch.nn.Parameter(_small(params[0], size) if params else torch.zeros(size))
     try:
         return type(base)(**{**present, **options, "params": [scratch]})
     except (ValueError, TypeError, RuntimeError, AssertionError):
         return None
 
 
-def _small(parameter: Tensor) -> Tensor:
-    """Return one element of the same kind: some bases take matrices only."""
+def _small(parameter: Tensor, size: int) -> Tensor:
+    """Return zeros of the same kind and as many dimensions: some bases take matrices only."""
     if torch.nn.parameter.is_lazy(parameter):
-        return torch.zeros(1)
-    return torch.zeros((1,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)
+        return torch.zeros(size)
+    return torch.zeros((size,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)

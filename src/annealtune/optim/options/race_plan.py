@@ -13,6 +13,11 @@ from annealtune.annealing.race import allowance
 from annealtune.optim.evaluation.objectives import Objective
 from annealtune.optim.options.checks import direction
 from annealtune.optim.options.controls import Controls
+from annealtune.optim.options.miniature import refuses
+from annealtune.optim.parameters import parameters_of
+
+# How far the arms of the races may lie from their centre, and how far from 1 that may be.
+_ROOM, _FARTHEST = 16.0, 1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,7 @@ class RacePlan:
                     f"sets lr, got around={around!r} too"
                 )
             around = positive("SelfTuner(around=...)", around)
+            _check_room(base, around)
         if objective is not None and not callable(objective):
             raise TypeError(
                 "SelfTuner(objective=...) must be a function without arguments that returns a "
@@ -66,6 +72,18 @@ class RacePlan:
             raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
         sign = direction("SelfTuner", base)
         return cls(total_steps, around, neighborhood, objective, idle == "host", sign)
+
+
+def _check_room(base: Optimizer, around: float) -> None:
+    """Refuse a centre whose arms would have rates that nobody can compute with."""
+    largest = {"lr": around * _ROOM}
+    refused = any(refuses(base, group, largest) for group in base.param_groups)
+    if refused or not 1 / _FARTHEST <= around <= _FARTHEST:
+        kinds = {str(p.dtype).removeprefix("torch.") for p in parameters_of(base)}
+        raise ValueError(
+            f"SelfTuner(around=...) must leave room for rates that are {_ROOM:g} times as large or "
+            f"as small, got {around!r} for weights in {', '.join(sorted(kinds))}"
+        )
 
 
 def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:

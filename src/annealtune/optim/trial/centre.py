@@ -50,9 +50,11 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     before = Snapshot(base)
     start = RandomState.capture()
     rate = _FIRST_TRY
+    parameters = parameters_of(base)
+    # The arms go far above the centre, and torch refuses what the weights' kind cannot hold.
+    possible = min(torch.finfo(p.dtype).max for p in parameters) / _FARTHEST**0.5
     for _ in range(_TRIES):
         before.take(gradients=True)
-        parameters = parameters_of(base)
         weights = [p.clone() for p in parameters]
         try:
             rates.write(rate)
@@ -69,7 +71,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
         wanted = _RELATIVE_CHANGE / change if math.isfinite(change) and change > 0 else math.nan
         if math.isnan(wanted):
             wanted = _FARTHEST if change == 0 else 1 / _FARTHEST
-        rate *= min(max(wanted, 1 / _FARTHEST), _FARTHEST)
+        rate = min(rate * min(max(wanted, 1 / _FARTHEST), _FARTHEST), possible)
     return rate if rate < _LARGEST else _FIRST_TRY  # nothing moves the weights
 
 

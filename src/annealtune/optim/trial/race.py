@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import Allowance, Outcome, Standings
+from annealtune.annealing.race import Allowance, Outcome, Standings, can_be_summed
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.grad_scaler import active_scaler
@@ -27,6 +27,7 @@ from annealtune.optim.parameters import (
     gradients_of,
     modules_of,
     parameters_of,
+    weights_are_finite,
 )
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.arms import Arms
@@ -112,6 +113,8 @@ class Race:
                 loss = minibatch.compared() if arm == first else minibatch.again()
                 mean = self._ranks.mean(float(loss), self.standings.minibatches, arm)
                 losses[arm] = self._sign * mean
+                if not weights_are_finite(self._base):
+                    losses[arm] = math.nan  # a loss does not always show it
                 end.restore()
                 self._compare_gradients(is_first=arm == first)
                 if math.isfinite(losses[arm]):
@@ -175,7 +178,7 @@ class Race:
                 "SelfTuner(objective=...) must return as many numbers for one arm as for "
                 f"another, for they are compared one by one, got {sorted(counts)} of them"
             )
-        broken = {a: v for a, v in self._values.items() if not all(map(math.isfinite, v))}
+        broken = {a: v for a, v in self._values.items() if not all(map(can_be_summed, v))}
         if len(broken) == len(self._values):
             self._say("the objective is not finite for any arm: the incumbent wins")
             winner = incumbent if incumbent in self.standings.live else self.standings.leader

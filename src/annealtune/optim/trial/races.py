@@ -22,7 +22,12 @@ from annealtune.optim.evaluation.minibatch import Minibatch
 from annealtune.optim.history import History
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
-from annealtune.optim.parameters import gradients_are_finite, has_gradient, modules_of
+from annealtune.optim.parameters import (
+    gradients_are_finite,
+    has_gradient,
+    modules_of,
+    weights_are_finite,
+)
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.arm_rates import SPACING, falling, present, rate_of, spaced
@@ -141,10 +146,12 @@ class Races(Part):
         chosen = winner if below else self._believed(winner, race.settings)
         # An arm that has had this rate all along is exactly where the base would be with it.
         arm = None if below else _live_arm(race, chosen)
+        if arm is not None:
+            race.bring(arm)
+            if not weights_are_finite(self._base):
+                arm = None  # its last step broke it
         if arm is None:
             race.arms.start_again()
-        else:
-            race.bring(arm)
         number = len(self._before(race)) + 1
         info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)

@@ -203,7 +203,7 @@ def _epoch_table(story: RunStory) -> Table | None:
     if story.has_moves:
         keys = [(key, "mean rate accepted" if key == "rate" else title) for key, title in keys]
     rows = []
-    for place, record in enumerate(story.run.metrics, 1):
+    for place, record in story.shown_epochs:
         cells = [number_cell(str(place), place)]
         for key, _ in keys:
             value = number(record, key)

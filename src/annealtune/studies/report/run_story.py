@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
 from annealtune.studies.records import RunRecord
+from annealtune.studies.report.thinning import shown_records
 from annealtune.studies.statistics.measures import number
 from annealtune.training.storage import MEAN_OF_MOVES
 
@@ -77,11 +78,20 @@ class RunStory:
         return any(number(record, key) is not None for record in self.run.metrics)
 
     def curve(self, key: str) -> Curve:
-        """Return epochs and values; where a value is not known it is NaN."""
-        pairs = [
-            (number(record, "epoch") or place, number(record, key))
-            for place, record in enumerate(self.run.metrics, 1)
-        ]
+        """Return epochs and values as they are drawn; where a value is not known it is NaN."""
+        return self._points(key, self.shown_epochs)
+
+    @cached_property
+    def shown_epochs(self) -> Sequence[tuple[int, dict[str, Any]]]:
+        """Places and records of the epochs that a page shows: of a long run not all."""
+        return shown_records(list(enumerate(self.run.metrics, 1)))
+
+    def all_values(self, key: str) -> Curve:
+        """Return epochs and values of all epochs."""
+        return self._points(key, enumerate(self.run.metrics, 1))
+
+    def _points(self, key: str, records: Iterable[tuple[int, dict[str, Any]]]) -> Curve:
+        pairs = [(number(record, "epoch") or n, number(record, key)) for n, record in records]
         xs = tuple(float(epoch) for epoch, _ in pairs)
         return xs, tuple(math.nan if value is None else value for _, value in pairs)
 
@@ -92,7 +102,7 @@ class RunStory:
             found = number(self.run.result, "best_epoch")
             return None if found is None else int(found)
         key = "validation_accuracy" if self.has_accuracy else "validation_loss"
-        known = [(e, v) for e, v in zip(*self.curve(key), strict=True) if math.isfinite(v)]
+        known = [(e, v) for e, v in zip(*self.all_values(key), strict=True) if math.isfinite(v)]
         if not known:
             return None
         best = max(known, key=lambda pair: pair[1] if self.has_accuracy else -pair[1])
@@ -106,7 +116,7 @@ class RunStory:
         """
         if self.races:
             return self.races[-1].rate
-        known = [rate for rate in self.curve("rate")[1] if math.isfinite(rate)]
+        known = [rate for rate in self.all_values("rate")[1] if math.isfinite(rate)]
         if self.has_moves:
             return known[-1] if known else None
         # The first epoch's record already tells less than what a schedule began with.

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.report.thinning import shown_records
 from annealtune.studies.statistics.measures import number
 
 from .end_labels import EndLabel, name_ends
@@ -36,6 +37,8 @@ class LineLook(NamedTuple):
 Lines = dict[str, LineLook]
 # With more methods than this, two lines a method or a line a seed are a thicket.
 FEW_METHODS = 6
+# Points of all seeds of a method in one figure.
+_MOST_POINTS = 20_000
 
 
 def has(study: Study, methods: Sequence[str], key: str) -> bool:
@@ -50,7 +53,9 @@ def has(study: Study, methods: Sequence[str], key: str) -> bool:
 
 def curve(run: RunRecord, key: str) -> tuple[Numbers, Numbers]:
     """Return epochs and values of a run; NaN where a value is missing."""
-    points = [(number(record, "epoch"), number(record, key)) for record in run.metrics]
+    points = [
+        (number(record, "epoch"), number(record, key)) for record in shown_records(run.metrics)
+    ]
     known = [(e, np.nan if value is None else value) for e, value in points if e is not None]
     epochs, values = zip(*known, strict=True) if known else ((), ())
     return np.array(epochs, dtype=float), np.array(values, dtype=float)
@@ -219,8 +224,13 @@ def _limit(axes: Axes, limits: Limits | None, key: str) -> None:
 
 
 def _joined(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Join curves into one line with gaps: less to write down than one line a seed."""
+    """Join curves into one line with gaps: less to write down than one line a seed.
+
+    Of many long curves not all points are taken: nobody sees them in a thicket.
+    """
     gap = np.array([np.nan])
+    every = -(-sum(epochs.size for epochs, _ in curves) // _MOST_POINTS) or 1
+    curves = [(epochs[::every], values[::every]) for epochs, values in curves]
     return (
         np.concatenate([part for epochs, _ in curves for part in (epochs, gap)]),
         np.concatenate([part for _, values in curves for part in (values, gap)]),

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.report.thinning import shown_records
 from annealtune.studies.statistics.measures import number
 
 from .curves import FEW_METHODS, Numbers, has
@@ -28,11 +29,11 @@ def rate_curve(run: RunRecord) -> tuple[Numbers, Numbers]:
     the epoch, and in records that do not have it their geometric mean.
     """
     points: dict[float, float] = {}
-    for record in run.metrics:
+    for record in shown_records(run.metrics):
         epoch, rate = number(record, "epoch"), number(record, "rate")
         if epoch is not None and rate is not None and rate > 0:
             points[epoch] = rate
-    for line in () if points else run.moves:
+    for line in () if points else shown_records(run.moves):
         epoch = number(line, "epoch")
         settings = line.get("settings")
         logs = [

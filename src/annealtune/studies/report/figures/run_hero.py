@@ -164,7 +164,7 @@ def _best(axes: Axes, stories: Sequence[RunStory], key: str, form: Any) -> list[
     """Mark the best epoch of a single run; return what to write beside the axes."""
     if len(stories) != 1 or stories[0].best_epoch is None:
         return []
-    values = dict(zip(*stories[0].curve(key), strict=True))
+    values = dict(zip(*stories[0].all_values(key), strict=True))
     best = values.get(float(stories[0].best_epoch), math.nan)
     if not math.isfinite(best):
         return []

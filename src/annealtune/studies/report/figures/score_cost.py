@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.report.thinning import shown_records
 from annealtune.studies.statistics.costs import passes_of
 from annealtune.studies.statistics.measures import number
 
@@ -71,7 +72,7 @@ def _path(run: RunRecord, quantity: Quantity) -> list[tuple[float, float]] | Non
     if run.status != "finished" or not run.metrics:
         return None
     points = []
-    for record in run.metrics:
+    for record in shown_records(run.metrics):
         cost, score = passes_of(record), number(record, f"validation_{quantity}")
         if cost is None or score is None:
             return None

@@ -1,5 +1,6 @@
 """Which settings of H were accepted when: a map of epochs and settings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,8 @@ from annealtune.studies.statistics.measures import number
 from .style import HEIGHT, count_epochs, in_per_cent, label
 
 _LABELS = 24
+# More rows or columns than these are no longer told apart.
+_MOST_ROWS, _MOST_COLUMNS = 200, 500
 _SHADES = 10
 _SAME = 0.01
 _NEVER = "#b8b8b8"
@@ -24,7 +27,7 @@ class AcceptanceMap(NamedTuple):
 
     Attributes:
         settings: the largest rate first.
-        epochs: in order.
+        epochs: in order; of a long run the last one of each column.
         rates: accepted / tried, a row a setting and a column an epoch; NaN where never tried.
     """
 
@@ -45,7 +48,12 @@ class AcceptanceMap(NamedTuple):
 
 
 def acceptance_map(runs: Sequence[RunRecord]) -> AcceptanceMap | None:
-    """Count what became of each setting in some runs; None if they recorded no moves."""
+    """Count what became of each setting in some runs; None if they recorded no moves.
+
+    Of a long run some epochs are counted together, of a large H the settings tried most are told.
+    """
+    last = max((e for run in runs for line in run.moves if (e := number(line, "epoch"))), default=1)
+    together = max(1, math.ceil(last / _MOST_COLUMNS))
     counts: dict[tuple[tuple[str, Any], ...], dict[int, list[float]]] = {}
     for run in runs:
         for line in run.moves:
@@ -55,29 +63,32 @@ def acceptance_map(runs: Sequence[RunRecord]) -> AcceptanceMap | None:
                 if not epoch or epoch < 1 or not tried or accepted is None:
                     continue
                 key = tuple(sorted((name, _plain(v)) for name, v in move["setting"].items()))
-                count = counts.setdefault(key, {}).setdefault(int(epoch), [0.0, 0.0])
+                column = math.ceil(int(epoch) / together)
+                count = counts.setdefault(key, {}).setdefault(column, [0.0, 0.0])
                 count[0] += tried
                 count[1] += accepted
     if not counts:
         return None
-    keys = sorted(counts, key=_order, reverse=True)
-    last = max(epoch for by_epoch in counts.values() for epoch in by_epoch)
-    rates = np.full((len(keys), last), np.nan)
+    tried_most = sorted(counts, key=lambda key: -sum(n for n, _ in counts[key].values()))
+    keys = sorted(tried_most[:_MOST_ROWS], key=_order, reverse=True)
+    width = max(column for columns in counts.values() for column in columns)
+    rates = np.full((len(keys), width), np.nan)
     for row, key in enumerate(keys):
-        for epoch, (tried, accepted) in counts[key].items():
-            rates[row, epoch - 1] = accepted / tried
-    return AcceptanceMap(tuple(dict(key) for key in keys), tuple(range(1, last + 1)), rates)
+        for column, (tried, accepted) in counts[key].items():
+            rates[row, column - 1] = accepted / tried
+    epochs = tuple(range(together, (width + 1) * together, together))
+    return AcceptanceMap(tuple(dict(key) for key in keys), epochs, rates)
 
 
 def draw_acceptance(axes: Axes, found: AcceptanceMap) -> Axes:
     """Draw a map: the lighter, the more often accepted; grey where never tried."""
-    height, width = found.rates.shape
+    height = len(found.settings)
     colours = colormaps["viridis"].resampled(_SHADES).with_extremes(bad=_NEVER)
     image = axes.imshow(
         found.rates,
         aspect="auto",
         interpolation="none",
-        extent=(0.5, width + 0.5, height - 0.5, -0.5),
+        extent=(0.5, found.epochs[-1] + 0.5, height - 0.5, -0.5),
         cmap=colours,
         vmin=0,
         vmax=1,
