@@ -31,7 +31,9 @@ def records(run):
         return {key: value for key, value in fields.items() if not key.endswith("_seconds")}
 
     found = {}
-    for path in sorted(p for p in run.rglob("*") if p.is_file() and "checkpoints" not in p.parts):
+    # Checkpoints and the seal hold clock readings too, or digests of files that do.
+    timed = ("checkpoints", "seal.json")
+    for path in sorted(p for p in run.rglob("*") if p.is_file() and not {*timed} & {*p.parts}):
         name = str(path.relative_to(run))
         if path.suffix == ".jsonl":
             found[name] = [timeless(line) for line in path.read_text().splitlines()]
