@@ -6,12 +6,11 @@ import pytest
 import scenarios
 import torch
 
-CASES = [
+CASES = [{"base": "self-adamw", "given": "H"}, {"base": "self-adamw", "at": 9}]
+MORE = [
     {"base": "self-adamw"},
     {"base": "self-sgd"},
-    {"base": "self-adamw", "given": "H"},
     {"base": "self-adamw", "given": "objective"},
-    {"base": "self-adamw", "at": 9},
 ]
 
 
@@ -23,7 +22,9 @@ def assert_equal(answer, single):
         assert torch.equal(ours, theirs)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize(
+    "case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE)], ids=str
+)
 def test_two_processes_race_as_one(world, case):
     single = scenarios.race_apart(case["base"], given=case.get("given", ""))
     for answer in world(2)("race_apart", **case):

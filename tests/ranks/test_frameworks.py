@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 KINDS = ["self-adamw", pytest.param("sgd-sa", marks=pytest.mark.slow)]
-CASES = [
-    {"framework": "by_lightning"},
+CASES = [{"framework": "by_lightning"}]
+MORE = [
     {"framework": "by_accelerate", "accumulate": 2},
     {"framework": "by_hugging_face"},
-]
-MORE = [
     {"framework": "by_lightning", "accumulate": 2},
     {"framework": "by_lightning", "loss": "compute_loss"},
     {"framework": "by_lightning", "accumulate": 4, "loss": "compute_loss"},

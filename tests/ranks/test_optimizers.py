@@ -22,14 +22,18 @@ def assert_alike(answers, single, *, decisions=True):
 
 CASES = [
     {"kind": "self-adamw", "steps": 240},
-    {"kind": "sgd-sa", "steps": 240, "accumulate": 2},
     {"kind": "ssa", "steps": 60},
-    {"kind": "self-adamw", "steps": 200, "around": "fsdp"},
     {"kind": "sgd-sa", "steps": 200, "around": "fsdp", "accumulate": 2},
+]
+MORE = [
+    {"kind": "sgd-sa", "steps": 240, "accumulate": 2},
+    {"kind": "self-adamw", "steps": 200, "around": "fsdp"},
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case.values())))
+@pytest.mark.parametrize(
+    "case", [*CASES, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE)], ids=str
+)
 def test_two_ranks_decide_as_one_process(world, case):
     answers = world(2)("train", **case)
     single = scenarios.train(**case)
@@ -110,14 +114,18 @@ def test_a_group_of_one_makes_a_rank_independent(world):
     assert one["decisions"] != other["decisions"]
 
 
-@pytest.mark.parametrize("kind", ["self-adamw", "sgd-sa"])
+@pytest.mark.parametrize("kind", ["self-adamw", pytest.param("sgd-sa", marks=pytest.mark.slow)])
 def test_parts_of_different_sizes_weigh_what_their_gradients_weigh(world, kind):
     assert_alike(world(2)("uneven", kind=kind), scenarios.uneven(kind=kind))
 
 
 @pytest.mark.parametrize(
     ("kind", "around", "at"),
-    [("self-adamw", "ddp", 9), ("self-adamw", "fsdp", 9), ("sgd-sa", "fsdp", 100)],
+    [
+        ("self-adamw", "ddp", 9),
+        pytest.param("self-adamw", "fsdp", 9, marks=pytest.mark.slow),
+        pytest.param("sgd-sa", "fsdp", 100, marks=pytest.mark.slow),
+    ],
 )
 def test_saved_in_the_middle_and_loaded(world, kind, around, at):
     for digests in world(2)("resume", kind=kind, around=around, at=at):

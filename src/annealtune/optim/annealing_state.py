@@ -170,6 +170,17 @@ class AnnealingState(Part):
         """The last move, if there was one since the run began or was loaded."""
         return self.recent[-1] if self.recent else None
 
+    def whereabouts(self) -> tuple[object, ...]:
+        """Return what all ranks must have in common before a decision."""
+        last = self.last_step
+        generator = hash(self.rng.getstate()[1])
+        return (
+            self.step,
+            generator,
+            self.strategy.temperature,
+            last and (last.setting, last.accepted),
+        )
+
     def non_finite(self, loss: float) -> NonFiniteLossError:
         """Describe a loss at the current point that nothing can be compared with."""
         history = "; ".join(

@@ -190,7 +190,7 @@ class EmbeddedTuner(OptimizerWrapper):
         try:
             start = self._intake.take_start(rng_state)
             value = scalar(type(self).__name__, "loss", loss)
-            value = self._checked(self._ranks.mean(value, "loss", *self._where()))
+            value = self._checked(self._ranks.mean(value, "loss", *self._annealing.whereabouts()))
             setting = self._pick.take()
             self._try(setting, value, start)
             return setting
@@ -207,7 +207,7 @@ class EmbeddedTuner(OptimizerWrapper):
         if not self._probe.weights_are_finite():
             value = math.nan  # whatever the loss says
         try:
-            return self._decide(self._ranks.mean(value, "after", *self._where()))
+            return self._decide(self._ranks.mean(value, "after", *self._annealing.whereabouts()))
         except BaseException:
             self._recover()
             raise
@@ -290,14 +290,8 @@ class EmbeddedTuner(OptimizerWrapper):
         minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
         if objective is not None:
             self._intake.forward.expected = None  # it may evaluate the model as it likes
-        about = self._where() if self._ranks.count > 1 else ()
+        about = self._annealing.whereabouts() if self._ranks.count > 1 else ()
         return AcceptTest(owner, self._probe, minibatch, objective, self._judge, self._ranks, about)
-
-    def _where(self) -> tuple[object, ...]:
-        """Return what all ranks must have in common before a decision."""
-        annealing, last = self._annealing, self.last_step
-        generator = hash(annealing.rng.getstate()[1])
-        return annealing.step, generator, self.temperature, last and (last.setting, last.accepted)
 
     def _checked(self, value: float) -> float:
         """Return the value at the current point, if everything is in place for a trial."""

@@ -218,7 +218,7 @@ class StochasticSA(OptimizerWrapper):
                 with self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._ranks.mean(value, "before", *self._where())
+            value = self._ranks.mean(value, "before", *self._annealing.whereabouts())
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
             if self._annealing.was_broken and not self._weights_are_finite():
@@ -270,11 +270,7 @@ class StochasticSA(OptimizerWrapper):
         with self._probe.replay(start, graph="never"):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
-        return self._ranks.mean(value, "after", *self._where())
-
-    def _where(self) -> tuple[object, ...]:
-        """Return what all ranks must have in common: the direction comes from this generator."""
-        return self._annealing.step, self.radius, hash(self._annealing.rng.getstate()[1])
+        return self._ranks.mean(value, "after", *self._annealing.whereabouts())
 
     def _weights_are_finite(self) -> bool:
         return are_finite(p for p in parameters_of(self.base) if p.requires_grad)
