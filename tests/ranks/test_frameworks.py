@@ -7,6 +7,8 @@ import pytest
 KINDS = ["self-adamw", pytest.param("sgd-sa", marks=pytest.mark.slow)]
 CASES = [{"framework": "by_lightning"}]
 MORE = [
+    {"framework": "by_fabric"},
+    {"framework": "by_fabric", "accumulate": 2},
     {"framework": "by_accelerate", "accumulate": 2},
     {"framework": "by_hugging_face"},
     {"framework": "by_lightning", "accumulate": 2},
