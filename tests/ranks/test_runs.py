@@ -74,6 +74,13 @@ def test_the_last_minibatch_may_be_smaller_than_the_world(world, tmp_path):
     assert_close(tmp_path / "two", tmp_path / "one")
 
 
+def test_a_process_for_which_no_minibatch_is_left_to_evaluate(world, tmp_path):
+    values = {"model": "small-cnn", "method": "adamw", "epochs": 1}  # with BatchNorm
+    values |= {"batch_size": 512, "train_size": 600, "train_sample": 1}
+    answers = world(2)("run", out=str(tmp_path / "run"), **values)
+    assert answers[0] == answers[1]
+
+
 def test_as_many_processes_continue_bit_for_bit(world, tmp_path):
     values = {"model": "small-cnn", "epochs": 3}
     world(2)("run", out=str(tmp_path / "whole"), **values)
@@ -105,9 +112,10 @@ def test_another_number_of_processes_continues_too(world, tmp_path):
     ],
 )
 def test_what_processes_cannot_share(world, tmp_path, values, message):
-    for answer in world(2).answers("run", out=str(tmp_path / "run"), **values):
-        assert answer["error"] == "ConfigError"
-        assert message in answer["text"]
+    first, second = world(2).answers("run", out=str(tmp_path / "run"), **values)
+    assert first["error"] == "ConfigError"
+    assert message in first["text"]
+    assert second["error"] == "FollowedError"  # the first has said it
 
 
 def test_a_directory_that_is_taken_is_told_once(world, tmp_path):
@@ -175,7 +183,7 @@ def test_sigterm_to_torchrun_saves_and_the_run_goes_on(tmp_path, whole, world):
 @pytest.mark.slow
 def test_a_killed_rank_is_restarted(tmp_path, whole):
     out = tmp_path / "run"
-    process = start(out, *LONG, restarts=2)
+    process = start(out, *LONG, "--resume-or-start", restarts=2)
     wait_for_epochs(out, 3, process)
     os.kill(ranks_of(process)[-1], signal.SIGKILL)
     assert process.wait(180) == 0, (tmp_path / "run.log").read_text()

@@ -115,7 +115,7 @@ def test_a_model_that_gives_nan_says_so(trained, place, unseal):
     torch.nn.init.constant_(model.weight, 3e38)
     unseal(directory)
     best = RunDirectory(directory).best
-    best.add(model, {"epoch": 1})
+    best.add(model, {"epoch": 1, "validation_loss": 0.5})
     best.commit()
     np.save(place / "new.npy", np.full((1, 4), 1e3))
     with pytest.raises(RunError, match="the model gives NaN or infinity"):

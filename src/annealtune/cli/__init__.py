@@ -101,12 +101,14 @@ def _has_something_to_say(error: Exception) -> bool:
 
     Until they have joined, all of them fail alike.
     """
+    from annealtune.errors import NonFiniteLossError
     from annealtune.training import launch
 
     if launch.is_first():
         return True
     world: Any = sys.modules.get("annealtune.training.world")
-    return world is not None and world.has_joined and not isinstance(error, world.FollowedError)
+    alike = (NonFiniteLossError, *((world.FollowedError,) if world is not None else ()))
+    return world is not None and world.has_joined and not isinstance(error, alike)
 
 
 def _call(words: list[str]) -> Any:

@@ -115,7 +115,7 @@ def train(
     open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
-    goes_on = resume or resume_or_start or launch.is_restarted()
+    goes_on = resume or resume_or_start
     if resume and out is not None:
         _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):

@@ -28,6 +28,7 @@ from annealtune.annealing.strategies.registry import STRATEGIES, make_strategy, 
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.part import Part
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import StepInfo, Tally
 from annealtune.search import generator
 
@@ -180,6 +181,10 @@ class AnnealingState(Part):
             self.strategy.temperature,
             last and (last.setting, last.accepted),
         )
+
+    def mean(self, ranks: Ranks, value: float, what: str) -> float:
+        """Return the mean of a value over the ranks, where there are several."""
+        return value if ranks.count == 1 else ranks.mean(value, what, *self.whereabouts())
 
     def non_finite(self, loss: float) -> NonFiniteLossError:
         """Describe a loss at the current point that nothing can be compared with."""

@@ -190,7 +190,7 @@ class EmbeddedTuner(OptimizerWrapper):
         try:
             start = self._intake.take_start(rng_state)
             value = scalar(type(self).__name__, "loss", loss)
-            value = self._checked(self._ranks.mean(value, "loss", *self._annealing.whereabouts()))
+            value = self._checked(self._annealing.mean(self._ranks, value, "loss"))
             setting = self._pick.take()
             self._try(setting, value, start)
             return setting
@@ -207,7 +207,7 @@ class EmbeddedTuner(OptimizerWrapper):
         if not self._probe.weights_are_finite():
             value = math.nan  # whatever the loss says
         try:
-            return self._decide(self._ranks.mean(value, "after", *self._annealing.whereabouts()))
+            return self._decide(self._annealing.mean(self._ranks, value, "after"))
         except BaseException:
             self._recover()
             raise

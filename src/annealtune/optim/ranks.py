@@ -37,6 +37,7 @@ class Ranks:
     Attributes:
         count: how many there are; 1 until the first step of several.
         rank: which of them this is.
+        device: where what they exchange must lie.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.ones(1))
@@ -64,7 +65,7 @@ class Ranks:
         self._base = base
         self._group = group
         self._has_begun = alone
-        self._device = torch.device("cpu")
+        self.device = torch.device("cpu")
         self._unread: list[Tensor] = []  # marks of plain steps
         self._steps = 0
         self.count = 1
@@ -87,7 +88,7 @@ class Ranks:
         if self.count == 1:
             return
         if distributed.get_backend(self._group) not in ("gloo", "mpi"):
-            self._device = parameters_of(self._base)[0].device
+            self.device = parameters_of(self._base)[0].device
         self.refuse_differences("models", *(tuple(p.shape) for p in parameters_of(self._base)))
         if alike:
             self.compare_weights()
@@ -109,14 +110,17 @@ class Ranks:
         """
         if self.count == 1:
             return value
+        return sum(self._numbers(value, about)) / self.count  # in the same order everywhere
+
+    def _numbers(self, value: float, about: tuple[object, ...]) -> list[float]:
+        """Return the number of every rank, once they agree about what it is."""
         table = self._exchange(torch.tensor([value, _mark(about)], dtype=torch.float64)).tolist()
         self._compare([mark for _, mark in table], "decisions", about)
-        numbers: list[float] = [number for number, _ in table]
-        return sum(numbers) / self.count  # in the same order everywhere
+        return [number for number, _ in table]
 
     def first(self, value: float, *about: object) -> float:
         """Return the number of the first rank on each of them, for what they compute alike."""
-        return self.mean(value if self.is_first else 0.0, *about) * self.count
+        return self._numbers(value, about)[0] if self.count > 1 else value
 
     def means(self, values: list[float], *about: object) -> list[float]:
         """Return the means of several numbers, as many on each rank."""
@@ -137,11 +141,11 @@ class Ranks:
                 "they go back together where a run breaks, got none; wrap the function that "
                 "computes it by opt.record(fn), or give step(loss=loss)"
             )
-        own = torch.stack([loss.reshape(()).to(self._device, torch.float64) for loss in losses])
-        mark = torch.tensor(_mark(about), dtype=torch.float64, device=self._device)
+        own = torch.stack([loss.reshape(()).to(self.device, torch.float64) for loss in losses])
+        mark = torch.tensor(_mark(about), dtype=torch.float64, device=self.device)
         table = self._exchange(torch.stack([own.mean(), mark]))
         self._unread.append(table[:, 1])
-        if self._device.type == "cpu" or len(self._unread) >= _BETWEEN_READINGS:
+        if self.device.type == "cpu" or len(self._unread) >= _BETWEEN_READINGS:
             unread, self._unread = self._unread, []
             for marks in torch.stack(unread).tolist():
                 self._compare(marks, "decisions", about)
@@ -171,12 +175,14 @@ class Ranks:
             RanksError: if they have.
         """
         whole = [p for p in parameters_of(self._base) if type(p) in (Tensor, torch.nn.Parameter)]
-        sums = torch.stack([_sum_of_bits(p) for p in whole]).tolist() if whole else []
+        sums = (
+            torch.stack([_sum_of_bits(p).to(self.device) for p in whole]).tolist() if whole else []
+        )
         self.refuse_differences("weights", *sums)
 
     def _exchange(self, numbers: Tensor) -> Tensor:
         """Return the numbers of every rank, a row each."""
-        numbers = numbers.to(self._device)
+        numbers = numbers.to(self.device)
         table = [torch.empty_like(numbers) for _ in range(self.count)]
         distributed.all_gather(table, numbers, group=self._group)
         return torch.stack(table)

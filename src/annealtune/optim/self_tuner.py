@@ -119,11 +119,11 @@ class SelfTuner(OptimizerWrapper):
         seed = whole("SelfTuner(seed=...)", seed)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
-        self.history = History(ranks)
+        lanes = Lanes(base, model, arms_on)
+        self.history = History(lanes.ranks if alone else ranks)
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
         self._held = HeldSetting(self._rates, self.total_steps)  # what the races have chosen
-        lanes = Lanes(base, model, arms_on)
         self._races = Races(base, model, self._rates, self.history, plan, seed, ranks, lanes)
         self._guard = LossGuard(
             base, model, self.history, average=average, sign=plan.sign, measures=objective is None

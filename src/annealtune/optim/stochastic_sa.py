@@ -218,7 +218,7 @@ class StochasticSA(OptimizerWrapper):
                 with self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._ranks.mean(value, "before", *self._annealing.whereabouts())
+            value = self._annealing.mean(self._ranks, value, "before")
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
             if self._annealing.was_broken and not self._weights_are_finite():
@@ -270,7 +270,7 @@ class StochasticSA(OptimizerWrapper):
         with self._probe.replay(start, graph="never"):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
-        return self._ranks.mean(value, "after", *self._annealing.whereabouts())
+        return self._annealing.mean(self._ranks, value, "after")
 
     def _weights_are_finite(self) -> bool:
         return are_finite(p for p in parameters_of(self.base) if p.requires_grad)

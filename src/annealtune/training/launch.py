@@ -27,8 +27,3 @@ def planned_size(environment: Mapping[str, str] = os.environ) -> int:
 def is_first(environment: Mapping[str, str] = os.environ) -> bool:
     """Tell whether this is the process that speaks for all of them."""
     return planned_size(environment) == 1 or int(environment["RANK"]) == 0
-
-
-def is_restarted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether torchrun has started the processes again after one was lost."""
-    return int(environment.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0

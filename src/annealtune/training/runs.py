@@ -22,7 +22,7 @@ from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import read_json
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
-from annealtune.training.world import World, joined
+from annealtune.training.world import World, check_processes, joined
 
 # What the last epoch's record and the result have in common, where the method has it.
 _ALSO_IN_RESULT = (
@@ -70,6 +70,7 @@ def run(
             world.of_first(lambda: held.enter_context(directory.locked()))
             found = world.of_first(lambda: opened(config, directory, shown.warn, resume=resume))
             check_device(found.config)
+            world.of_first(lambda: check_processes(found.config, world.size))
             if found.result is not None:
                 return found.result
             training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)

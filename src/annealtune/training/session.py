@@ -28,7 +28,7 @@ from annealtune.training.fitting import check_task
 from annealtune.training.methods.counted_minibatch import CountedMinibatch
 from annealtune.training.methods.loop_options import LoopOptions
 from annealtune.training.storage.records import EpochTally
-from annealtune.training.world import World, check_processes
+from annealtune.training.world import World
 
 # Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
 _RECALIBRATED_ON = 50
@@ -65,7 +65,6 @@ class Session:
     ) -> None:
         self.config = config
         self.world = world = world or World()
-        check_processes(config, world.size)
         self.task = dataset.task
         check_task(config, self.task)
         self.device = world.device(config.device)
@@ -150,7 +149,9 @@ class Session:
 
     def score(self, batches: Iterable[Samples], check: Callable[[], None] = lambda: None) -> Scores:
         """Return the scores of the present weights on some minibatches."""
-        return evaluate(self.network, batches, self.autocast, self.task, check, self.world)
+        # DDP would exchange buffers, also with a process for which no minibatch is left.
+        network = self.network if self.world.size == 1 else self.model
+        return evaluate(network, batches, self.autocast, self.task, check, self.world)
 
     def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
         """Return what the last weights score on the validation set, where an average is judged."""

@@ -13,6 +13,8 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from annealtune.errors import ConfigError, RunError
@@ -85,6 +87,8 @@ class World:
         if self.size == 1:
             return value
         numbers = torch.tensor([value, *map(float, self.wishes())], dtype=torch.float64)
+        if distributed.get_backend() == "nccl":  # in a group that the caller has made
+            numbers = numbers.cuda()
         table = [torch.empty_like(numbers) for _ in range(self.size)]
         distributed.all_gather(table, numbers)
         rows: list[list[float]] = [row.tolist() for row in table]
@@ -173,9 +177,18 @@ def joined(device: str) -> Iterator[World]:
             f"device = {device!r}: with several processes each has a GPU of its own; take cuda"
         )
     is_cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if is_cuda else "gloo")
-    world = World(distributed.get_rank(), distributed.get_world_size())
+    rank, size = int(os.environ["RANK"]), planned_size()
     try:
+        # A restarted job finds the addresses of its lost processes where it finds its own.
+        store, *_ = next(rendezvous("env://"))
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+        distributed.init_process_group(
+            "cpu:gloo,cuda:nccl" if is_cuda else "gloo",
+            store=PrefixStore(f"annealtune-{attempt}", store),
+            rank=rank,
+            world_size=size,
+        )
+        world = World(rank, size)
         if is_cuda:
             torch.cuda.set_device(world.device("cuda"))
         yield world
@@ -183,12 +196,13 @@ def joined(device: str) -> Iterator[World]:
         if not _is_lost_connection(error):
             raise
         raise RunError(
-            f"rank {world.rank} of {world.size}: another process of this run was lost: "
+            f"rank {rank} of {size}: another process of this run was lost: "
             f"{str(error).splitlines()[0][:200]}. Start all of them again with --resume, or by "
-            "torchrun --max-restarts"
+            "torchrun --max-restarts with --resume-or-start"
         ) from error
     finally:
-        distributed.destroy_process_group()
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
 
 
 has_joined = False  # whether this process has joined others: until then all say the same

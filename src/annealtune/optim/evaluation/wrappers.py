@@ -95,13 +95,13 @@ def through(wrapper: DistributedDataParallel, compute: Callable[[], Any]) -> Any
         if own is not None:
             vars(module)["forward"] = own
 
-    def forward() -> Any:
+    def forward(*_: Any) -> Any:
         put_back()  # what is computed may call it
         return compute()
 
     vars(module)["forward"] = forward
     try:
-        return wrapper()
+        return wrapper(None)  # DDP on a GPU wants an input to move
     finally:
         put_back()
 

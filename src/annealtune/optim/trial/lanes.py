@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.grad_scaler import active_scaler
-from annealtune.optim.parameters import modules_of
+from annealtune.optim.parameters import modules_of, parameters_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.run_state import (
     live_tensors,
@@ -48,17 +48,17 @@ class Lanes:
         self._base = base
         self._model = model
         self._group = group
-        self._ranks = Ranks("SelfTuner", base, group, argument="arms_on")
+        self.ranks = Ranks("SelfTuner", base, group, argument="arms_on")
 
     @property
     def place(self) -> tuple[int, int]:
         """Which of the processes this is, and how many there are."""
-        return self._ranks.rank, self._ranks.count
+        return self.ranks.rank, self.ranks.count
 
     @property
     def are_several(self) -> bool:
         """Whether some arms run elsewhere."""
-        return self._ranks.count > 1
+        return self.ranks.count > 1
 
     def begin(self, *, alike: bool = True) -> None:
         """Find the others.
@@ -72,7 +72,7 @@ class Lanes:
         """
         if self._group is None:
             return
-        self._ranks.begin(alike=alike)
+        self.ranks.begin(alike=alike)
         if self.are_several and active_scaler() is not None:
             raise TypeError(
                 "SelfTuner(arms_on=...) must not be used with a GradScaler: its scale would follow "
@@ -95,7 +95,7 @@ class Lanes:
 
     def own(self, arms: list[int]) -> list[int]:
         """Return those of some arms that run here."""
-        if self._ranks.count == 1:
+        if self.ranks.count == 1:
             return list(arms)
         rank, count = self.place
         return [arm for arm in arms if arm % count == rank]
@@ -110,8 +110,8 @@ class Lanes:
         """
         if not self.are_several:
             return dict(values)
-        self._ranks.refuse_differences("decisions", *about, *arms)
-        found: list[Any] = [None] * self._ranks.count
+        self.ranks.refuse_differences("decisions", *about, *arms)
+        found: list[Any] = [None] * self.ranks.count
         distributed.all_gather_object(found, dict(values), group=self._group)
         return {arm: value for known in found for arm, value in known.items()}
 
@@ -126,16 +126,30 @@ class Lanes:
         for tensor in live_tensors(self._base, self._model):
             self._send(tensor, source)
         part = optimizer_part(self._base)
-        sent: list[Any] = [map_tensors(part, torch.empty_like) if rank == arm % count else None]
+        sent: list[Any] = [None, None]
+        if rank == arm % count:
+            on_host: list[bool] = []
+            sent = [map_tensors(part, lambda t: _described(t, on_host)), on_host]
         distributed.broadcast_object_list(sent, src=source, group=self._group)
-        received = part if rank == arm % count else copy.deepcopy(sent[0])
-        map_tensors(received, lambda tensor: self._send(tensor, source))
         if rank != arm % count:
-            write_optimizer_part(self._base, received)
+            flags = iter(sent[1])
+            part = map_tensors(copy.deepcopy(sent[0]), lambda t: self._room_for(t, next(flags)))
+        map_tensors(part, lambda tensor: self._send(tensor, source))
+        if rank != arm % count:
+            write_optimizer_part(self._base, part)
         guards.show_new_weights(modules_of(self._model))
 
+    def _room_for(self, described: Tensor, on_host: bool) -> Tensor:
+        """Return a tensor of that form, where this process has such tensors."""
+        device = "cpu" if on_host else parameters_of(self._base)[0].device
+        return torch.empty_like(described, device=device)
+
     def _send(self, tensor: Tensor, source: int) -> Tensor:
-        distributed.broadcast(tensor, src=source, group=self._group)
+        """Send a tensor, by way of a device that the backend knows."""
+        moved = tensor.to(self.ranks.device) if self.ranks.device.type != "cpu" else tensor
+        distributed.broadcast(moved, src=source, group=self._group)
+        if moved is not tensor:
+            tensor.copy_(moved)
         return tensor
 
     def __getstate__(self) -> dict[str, Any]:
@@ -145,3 +159,9 @@ class Lanes:
                 "lie in several processes; save its state_dict() in each"
             )
         return self.__dict__
+
+
+def _described(tensor: Tensor, on_host: list[bool]) -> Tensor:
+    """Return the form of a tensor without its values; note where it lies."""
+    on_host.append(tensor.device.type == "cpu")
+    return torch.empty_like(tensor, device="meta")
