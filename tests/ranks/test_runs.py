@@ -156,8 +156,8 @@ def ranks_of(process: subprocess.Popen) -> list[int]:
     return [int(word) for word in children.split()]
 
 
-LONG = ("--epochs", "30", "--batch-size", "32", "--checkpoint-every", "25")
-LONG_VALUES = {"epochs": 30, "checkpoint_every": "25"}
+LONG = ("--epochs", "16", "--batch-size", "32", "--checkpoint-every", "25")
+LONG_VALUES = {"epochs": 16, "checkpoint_every": "25"}
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def whole(world, tmp_path_factory):
 def test_sigterm_to_torchrun_saves_and_the_run_goes_on(tmp_path, whole, world):
     out = tmp_path / "run"
     process = start(out, *LONG)
-    wait_for_epochs(out, 3, process)
+    wait_for_epochs(out, 2, process)
     process.send_signal(signal.SIGTERM)
     process.wait(120)
     log = (tmp_path / "run.log").read_text()
@@ -184,7 +184,7 @@ def test_sigterm_to_torchrun_saves_and_the_run_goes_on(tmp_path, whole, world):
 def test_a_killed_rank_is_restarted(tmp_path, whole):
     out = tmp_path / "run"
     process = start(out, *LONG, "--resume-or-start", restarts=2)
-    wait_for_epochs(out, 3, process)
+    wait_for_epochs(out, 2, process)
     os.kill(ranks_of(process)[-1], signal.SIGKILL)
     assert process.wait(180) == 0, (tmp_path / "run.log").read_text()
     assert_same(out, whole)
@@ -195,7 +195,7 @@ def test_a_killed_rank_is_restarted(tmp_path, whole):
 def test_a_killed_rank_ends_the_job(tmp_path, whole, world, which):
     out = tmp_path / "run"
     process = start(out, *LONG)
-    wait_for_epochs(out, 3, process)
+    wait_for_epochs(out, 2, process)
     os.kill(ranks_of(process)[which], signal.SIGKILL)
     assert process.wait(120) != 0
     world(2)("run", out=str(out), **LONG_VALUES)
