@@ -112,10 +112,12 @@ class Ranks:
             return value
         return sum(self._numbers(value, about)) / self.count  # in the same order everywhere
 
-    def _numbers(self, value: float, about: tuple[object, ...]) -> list[float]:
+    def _numbers(
+        self, value: float, about: tuple[object, ...], what: str = "decisions"
+    ) -> list[float]:
         """Return the number of every rank, once they agree about what it is."""
         table = self._exchange(torch.tensor([value, _mark(about)], dtype=torch.float64)).tolist()
-        self._compare([mark for _, mark in table], "decisions", about)
+        self._compare([mark for _, mark in table], what, about)
         return [number for number, _ in table]
 
     def first(self, value: float, *about: object) -> float:
@@ -158,8 +160,7 @@ class Ranks:
             RanksError: naming what, and the ranks.
         """
         if self.count > 1:
-            table = self._exchange(torch.tensor([0.0, _mark(about)], dtype=torch.float64)).tolist()
-            self._compare([mark for _, mark in table], what, about)
+            self._numbers(0.0, about, what)
 
     def note_step(self) -> None:
         """Count a step; now and then compare the weights of all ranks."""

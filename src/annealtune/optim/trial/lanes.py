@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -120,22 +119,22 @@ class Lanes:
         """Give all processes the run of an arm, which the one that owns it has in its model."""
         if not self.are_several:
             return
-        rank, count = self.place
         assert self._group is not None
-        source = distributed.get_global_rank(self._group, arm % count)
+        source = distributed.get_global_rank(self._group, arm % self.ranks.count)
+        is_owner = bool(self.own([arm]))
         for tensor in live_tensors(self._base, self._model):
             self._send(tensor, source)
         part = optimizer_part(self._base)
         sent: list[Any] = [None, None]
-        if rank == arm % count:
+        if is_owner:
             on_host: list[bool] = []
             sent = [map_tensors(part, lambda t: _described(t, on_host)), on_host]
         distributed.broadcast_object_list(sent, src=source, group=self._group)
-        if rank != arm % count:
+        if not is_owner:
             flags = iter(sent[1])
-            part = map_tensors(copy.deepcopy(sent[0]), lambda t: self._room_for(t, next(flags)))
+            part = map_tensors(sent[0], lambda t: self._room_for(t, next(flags)))
         map_tensors(part, lambda tensor: self._send(tensor, source))
-        if rank != arm % count:
+        if not is_owner:
             write_optimizer_part(self._base, part)
         guards.show_new_weights(modules_of(self._model))
 
