@@ -144,7 +144,7 @@ def test_the_rules_need_no_torch() -> None:
 
 
 def test_the_program_without_its_extra_says_what_to_install(all_but_torch: set[str]) -> None:
-    code = "sys.argv[0] = 'annealtune'; from annealtune.cli import main; sys.exit(main())"
+    code = "sys.argv[0] = 'annealtune'; from annealtune.__main__ import main; sys.exit(main())"
     done = run_without(all_but_torch, code)
     assert done.returncode == 2, done.stderr
     assert "pip install 'annealtune[train]'" in done.stdout + done.stderr

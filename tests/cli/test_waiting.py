@@ -76,6 +76,13 @@ def test_a_signal_while_it_starts_is_answered_in_a_line(tmp_path, number, after)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_signal_before_it_can_answer_leaves_no_traceback(tmp_path):
+    code = "import annealtune.__main__, signal; signal.raise_signal(signal.SIGINT); print('on')"
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
 def test_ctrl_c_while_torch_is_loaded(tmp_path):
     terminal = Terminal(tmp_path, *FLAGS)
     assert terminal.read_until(LOADING)
