@@ -1,5 +1,6 @@
 """What the fuzzer calls: each target damages one real file and lets the program read it."""
 
+import contextlib
 import gzip
 import hashlib
 import io
@@ -30,7 +31,7 @@ from annealtune.training.storage.seal import sealed_text, unsealed
 from annealtune.training.task import Task
 
 from .mutations import damage_bytes, damage_data, damage_json, damage_toml
-from .seeds import METHODS, archive, idx, packed, picture
+from .seeds import METHODS, UNFINISHED, archive, idx, packed, picture
 
 EXPERIMENTS = Path(__file__).parents[2] / "src" / "annealtune" / "experiments"
 RECORDS = ("metrics.jsonl", "moves.jsonl", "result.json", "best.json", "task.json", "config.toml")
@@ -49,9 +50,13 @@ def _damage(random: Random, path: Path) -> None:
 
 def _damaged_run(random: Random, seeds: Path, place: Path, names: Sequence[str]) -> Path:
     target = place / "run"
-    shutil.copytree(seeds / "runs" / random.choice([*METHODS, "unfinished"]), target)
-    if random.random() < 0.8:
+    shutil.copytree(seeds / "runs" / random.choice([*METHODS, *UNFINISHED]), target)
+    kind = random.random()
+    if kind < 0.6:
         _unseal(target)
+    elif kind < 0.8:
+        _forge(random, random.choice([*target.glob("seal.json"), *target.glob("*/step-*.json")]))
+        return target
     for _ in range(random.choice([1, 1, 2])):
         _damage(random, random.choice([target / n for n in names if (target / n).exists()]))
     return target
@@ -63,6 +68,14 @@ def _unseal(run: Path) -> None:
     shutil.rmtree(run / "checkpoints")
     config = run / "config.toml"
     config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
+
+
+def _forge(random: Random, path: Path) -> None:
+    """Change what a seal or a manifest says, with a digest that fits."""
+    facts = damage_data(random, unsealed(path.read_bytes(), path.name))
+    if isinstance(facts, dict):
+        with contextlib.suppress(TypeError, ValueError, RecursionError):  # nothing that JSON knows
+            path.write_bytes(sealed_text(facts))
 
 
 def config(random: Random, seeds: Path, place: Path) -> None:
@@ -111,14 +124,16 @@ def _renew_digest(path: Path) -> None:
 def manifest(random: Random, seeds: Path, place: Path) -> None:
     """A checkpoint and its manifest, and a run that goes on from it."""
     path = place / "run"
-    shutil.copytree(seeds / "runs" / "unfinished", path)
+    shutil.copytree(seeds / "runs" / random.choice([*UNFINISHED]), path)
     checkpoints = path / "checkpoints"
     stem = sorted(checkpoints.glob("*.json"))[-1]
     facts = unsealed(stem.read_bytes(), stem.name)
     weights = checkpoints / facts["file"]
-    kind = random.randrange(3)
+    kind = random.randrange(4)
     if kind == 0:
         _damage(random, stem)
+    elif kind == 3:
+        _forge(random, stem)
     elif kind == 1:
         _damage(random, weights)
     else:  # whole, with the right digest, but not what a run has saved

@@ -326,6 +326,14 @@ class TestAnEditedConfig:
         changes = tomllib.loads((short / "config.toml").read_text())["environment"]["changes"]
         assert changes == ["step 12: epochs = 5 (the run has 3)"]
 
+    @pytest.mark.parametrize("epochs", ['"7"', "[7]", "true", "nan", "1e99", "2"])
+    def test_epochs_that_are_no_larger_number_are_not_more(self, place, epochs):
+        directory = _made(place / "run", 1, epochs=3, method="sgd")
+        config = directory / "config.toml"
+        config.write_text(config.read_text().replace("epochs = 3", f"epochs = {epochs}"))
+        with pytest.raises(RunError, match=r"config\.toml was changed: epochs = "):
+            verify.check_run(directory)
+
     @pytest.mark.parametrize("method", ["self-tuned", "scheduled-sgd", "adamw", "sgd-momentum"])
     def test_more_epochs_are_refused_where_the_first_ones_would_be_others(
         self, place, tiny, method

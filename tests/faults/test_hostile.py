@@ -6,6 +6,7 @@ import io
 import json
 import os
 import pickle
+import re
 import shutil
 import socket
 import struct
@@ -403,6 +404,33 @@ def test_a_manifest_that_names_another_file(unfinished, file):
         manifest.write_bytes(sealed_text({**facts, "file": file}))
     with pytest.raises(RunError, match=r"outside of the checkpoints|is missing"):
         RunDirectory(unfinished).load(lambda _: None)
+
+
+FORGED = {
+    "epoch: must be an integer, got '1'": {"epoch": "1"},
+    "config: must be TOML: ": {"config": "[["},
+    "config: must be a string, got None": {"config": None},
+    "files: must be a table, got 3": {"files": 3},
+    "must seal metrics.jsonl, moves.jsonl, task.json too": {"files": {}},
+    "must match ^[a-z]+": {"files": {"../../secret.json": [0, ""]}},
+    "files.task.json: must be a list, got 'x'": {"files": {"task.json": "x"}},
+    "best.epoch: must be there": {"best": {}},
+    "more: must not be there, got 1": {"more": 1},
+}
+
+
+@pytest.mark.parametrize("rule", FORGED)
+def test_a_seal_with_the_right_digest_that_is_none(finished, unfinished, rule):
+    path = finished / "seal.json"
+    path.write_bytes(sealed_text({**unsealed(path.read_bytes(), path.name), **FORGED[rule]}))
+    with pytest.raises(RunError, match=f"seal.json is damaged: .*{re.escape(rule)}"):
+        describe_run(finished)
+    for manifest in (unfinished / "checkpoints").glob("*.json"):
+        facts = {**unsealed(manifest.read_bytes(), manifest.name), **FORGED[rule]}
+        manifest.write_bytes(sealed_text(facts))
+    for read in (describe_run, lambda path: RunDirectory(path).load(lambda _: None)):
+        with pytest.raises(RunError, match=f"step-.* is damaged: .*{re.escape(rule)}"):
+            read(unfinished)
 
 
 @pytest.mark.timeout(60)

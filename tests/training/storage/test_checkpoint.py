@@ -12,6 +12,14 @@ from annealtune.errors import RunError
 from annealtune.training.runs import run
 from annealtune.training.storage.checkpoint import Checkpoints
 
+NONE = [0, hashlib.sha256().hexdigest()]
+SEALED = {
+    "epoch": 0,
+    "config": "",
+    "files": dict.fromkeys(("task.json", "metrics.jsonl", "moves.jsonl"), NONE),
+    "best": None,
+}
+
 
 @pytest.fixture
 def warnings():
@@ -41,7 +49,7 @@ class TestKeeping:
 
     def test_the_newest_of_the_last_two_comes_back(self, checkpoints, warnings):
         for step in (1, 2, 30):
-            checkpoints.save(step, {"weights": torch.full((3,), float(step))})
+            checkpoints.save(step, {"weights": torch.full((3,), float(step))}, SEALED)
         state = checkpoints.load(warnings.append)
         assert torch.equal(state["weights"], torch.full((3,), 30.0))
         assert checkpoints.steps() == [30, 2]
@@ -50,13 +58,13 @@ class TestKeeping:
 
     def test_order_is_by_number_however_long(self, checkpoints, warnings):
         for step in (9_999_999_999, 10_000_000_000):
-            checkpoints.save(step, {"step": step})
+            checkpoints.save(step, {"step": step}, SEALED)
         assert checkpoints.load(warnings.append)["step"] == 10_000_000_000
 
     def test_a_step_saved_twice_is_one_checkpoint(self, checkpoints, warnings):
-        checkpoints.save(3, {"of": "before"})
-        checkpoints.save(5, {"of": "first"})
-        checkpoints.save(5, {"of": "second"})
+        checkpoints.save(3, {"of": "before"}, SEALED)
+        checkpoints.save(5, {"of": "first"}, SEALED)
+        checkpoints.save(5, {"of": "second"}, SEALED)
         assert checkpoints.load(warnings.append)["of"] == "second"
         assert checkpoints.steps() == [5, 3]
         assert len(files(checkpoints)) == 4
@@ -65,7 +73,7 @@ class TestKeeping:
     def test_a_step_saved_twice_keeps_the_first_until_the_second_is_whole(
         self, checkpoints, warnings, monkeypatch, written
     ):
-        checkpoints.save(5, {"of": "first"})
+        checkpoints.save(5, {"of": "first"}, SEALED)
         before = files(checkpoints)
         real, calls = os.fsync, []
 
@@ -77,24 +85,24 @@ class TestKeeping:
 
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(RunError, match="no space left"):
-            checkpoints.save(5, {"of": "second"})
+            checkpoints.save(5, {"of": "second"}, SEALED)
         assert files(checkpoints) == before
         assert checkpoints.load(warnings.append)["of"] == "first"
 
     def test_what_was_passed_over_goes_with_the_next_save(self, checkpoints, warnings):
         for step in (10, 20):
-            checkpoints.save(step, {"step": step})
+            checkpoints.save(step, {"step": step}, SEALED)
         (damaged,) = checkpoints.directory.glob("*20-*.pt")
         flip(damaged, 100)
         assert checkpoints.load(warnings.append)["step"] == 10
-        checkpoints.save(15, {"step": 15})
+        checkpoints.save(15, {"step": 15}, SEALED)
         assert checkpoints.steps() == [15, 10]
         assert not damaged.exists()
 
     def test_files_without_a_manifest_go_with_the_next_save(self, checkpoints):
-        checkpoints.save(1, {})
+        checkpoints.save(1, {}, SEALED)
         (checkpoints.directory / "step-0000000007-0123456789ab.pt").write_bytes(b"orphan")
-        checkpoints.save(2, {})
+        checkpoints.save(2, {}, SEALED)
         assert len(files(checkpoints)) == 4
 
 
@@ -102,8 +110,8 @@ class TestDamage:
     @pytest.fixture
     def two(self, checkpoints):
         """A checkpoint, and a newer one of which both files are returned."""
-        checkpoints.save(1, {"step": 1})
-        checkpoints.save(2, {"step": 2, "weights": torch.arange(8.0)})
+        checkpoints.save(1, {"step": 1}, SEALED)
+        checkpoints.save(2, {"step": 2, "weights": torch.arange(8.0)}, SEALED)
         (data,) = checkpoints.directory.glob("*2-*.pt")
         return data, checkpoints.directory / "step-0000000002.json"
 

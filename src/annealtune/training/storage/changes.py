@@ -91,7 +91,8 @@ def may_change(
         follows_length: whether the method looks at the length of the run from its first step.
     """
     if key == "epochs" and not follows_length:
-        return bool(now.get(key, 0) > was.get(key, 0))
+        # What is no number at all is not more of them.
+        return type(now.get(key)) is int and bool(now[key] > was.get(key, 0))
     return key in FREE_KEYS
 
 

@@ -23,9 +23,9 @@ from .seal import (
     manifests,
     parsed,
     read_bytes,
+    read_manifest,
     sealed_text,
     step_of,
-    unsealed,
 )
 
 KEPT = 2
@@ -62,7 +62,7 @@ class Checkpoints:
             self.directory.mkdir(exist_ok=True)
         self._seal({**_describe(0, None), **sealed})
 
-    def save(self, step: int, state: dict[str, Any], sealed: Mapping[str, Any] = {}) -> None:
+    def save(self, step: int, state: dict[str, Any], sealed: Mapping[str, Any]) -> None:
         """Write a checkpoint, then remove those before the last two.
 
         Args:
@@ -190,11 +190,10 @@ class Checkpoints:
 
     def _read_manifest(self, name: str) -> Seal:
         path = self._manifest(name)
-        text = read_bytes(path)
-        manifest = parsed(text, path.name)
+        manifest = parsed(read_bytes(path), path.name)
         number = manifest.get("format")
         if number == FORMAT:
-            manifest = unsealed(text, path.name)
+            manifest = read_manifest(path)
         elif not is_older(manifest) or manifest.keys() != _describe(0, b"").keys():
             raise DamageError(
                 f"{path.name} is damaged: it has format {number!r}, this version reads up to "

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from annealtune.annealing.neighborhood import restored
+from annealtune.training.plain_data import parse_toml
 
 MOST_VALUES = 1 << 26
 """Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
@@ -125,6 +126,39 @@ class _Task(BaseModel):
         return self
 
 
+def _is_toml(text: str) -> str:
+    try:
+        parse_toml(text)
+    except ValueError as error:
+        raise ValueError(f"must be TOML: {error}") from None
+    return text
+
+
+class _Sealed(BaseModel):
+    """Lengths and digests; a file that is named lies in the run's own directory."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    format: Whole
+    epoch: Whole
+    config: Annotated[Text, AfterValidator(_is_toml)]
+    files: dict[Annotated[str, Field(pattern=r"^[a-z]+\.[a-z]+$")], tuple[Whole, Text]]
+    best: _Best | None
+
+    @model_validator(mode="after")
+    def _task_and_records_are_sealed(self) -> Self:
+        if missing := {"task.json", "metrics.jsonl", "moves.jsonl"} - self.files.keys():
+            raise ValueError(f"must seal {', '.join(sorted(missing))} too")
+        return self
+
+
+class _Manifest(_Sealed):
+    step: Whole
+    file: Text | None
+    bytes: Whole
+    sha256: Text | None
+
+
 def check_epoch(record: Mapping[str, Any], *, whole: bool = False) -> None:
     """Check a line of ``metrics.jsonl``.
 
@@ -164,6 +198,16 @@ def check_task(content: Mapping[str, Any]) -> None:
     _check(_Task, content, whole=True)
 
 
+def check_seal(content: Mapping[str, Any]) -> None:
+    """Check what stands in ``seal.json``, as `check_epoch`."""
+    _check(_Sealed, content, whole=True)
+
+
+def check_manifest(content: Mapping[str, Any]) -> None:
+    """Check what stands in the manifest of a checkpoint, as `check_epoch`."""
+    _check(_Manifest, content, whole=True)
+
+
 def _check(form: type[BaseModel], content: Mapping[str, Any], whole: bool) -> None:
     try:
         form.model_validate(content)
@@ -175,13 +219,25 @@ def _check(form: type[BaseModel], content: Mapping[str, Any], whole: bool) -> No
 
 def _told(fault: Any) -> str:
     """Return key, rule and value of what pydantic says of one fault."""
-    key = ".".join(map(str, fault["loc"]))[:100]
+    key = " ".join(".".join(map(str, fault["loc"])).split())[:100]
     if fault["type"] == "missing":
         return f"{key}: must be there"
     if fault["type"] == "value_error":  # a sentence of ours, with the value in it
         return f"{key or 'it'}: {fault['ctx']['error']}"
-    rule = fault["msg"].removeprefix("Input should be ")
-    rule = re.sub("^(a )?valid ", "a ", rule).replace("dictionary", "table")
     value = repr(fault["input"])
     told = value if len(value) <= 60 else f"{value[:50]} ..."
-    return f"{key or 'it'}: must be {rule}, got {told}"
+    return f"{key or 'it'}: {_rule(fault)}, got {told}"
+
+
+def _rule(fault: Any) -> str:
+    """Return what must be, in our words where pydantic's are about its own classes."""
+    told = {
+        "extra_forbidden": "must not be there",
+        "tuple_type": "must be a list",
+        "too_long": "must be a list of another length",
+        "string_pattern_mismatch": f"must match {fault.get('ctx', {}).get('pattern')}",
+        "int_type": "must be an integer",
+    }
+    rule = fault["msg"].removeprefix("Input should be ")
+    rule = re.sub("^(a )?valid ", "a ", rule).replace("dictionary", "table")
+    return told.get(fault["type"], f"must be {rule.partition(' or instance')[0]}")

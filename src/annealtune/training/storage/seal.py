@@ -18,10 +18,11 @@ from typing import Any
 
 from annealtune.errors import RunError
 from annealtune.training.config import ENVIRONMENT
-from annealtune.training.plain_data import open_regular, parse_json, parse_toml, read_regular
+from annealtune.training.plain_data import Check, open_regular, parse_json, parse_toml, read_regular
 
 from . import CONFIG_FILE
 from .files import finite
+from .forms import check_manifest, check_seal
 
 FORMAT = 2
 SEAL_FILE = "seal.json"
@@ -73,17 +74,31 @@ def unsealed(text: bytes, name: str) -> dict[str, Any]:
 
 
 def read_seal(path: Path) -> dict[str, Any]:
-    """Read a seal.
+    """Read the seal of a finished run.
 
     Raises:
         DamageError: if it is missing, damaged or of another format.
         RunError: if it cannot be read.
     """
+    return _read(path, check_seal)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Read the seal of a checkpoint, as `read_seal`."""
+    return _read(path, check_manifest)
+
+
+def _read(path: Path, check: Check) -> dict[str, Any]:
     text = read_bytes(path)
     number = parsed(text, path.name).get("format")
     if number != FORMAT:
         raise DamageError(f"{path.name} has format {number!r}, this version reads up to {FORMAT}")
-    return unsealed(text, path.name)
+    content = unsealed(text, path.name)
+    try:
+        check(content)
+    except ValueError as fault:
+        raise DamageError(f"{path.name} is damaged: {fault}") from None
+    return content
 
 
 def parsed(content: bytes, name: str) -> dict[str, Any]:
@@ -189,7 +204,7 @@ def newest_seal(run: Path) -> dict[str, Any] | None:
         return None
     for name in names:
         with contextlib.suppress(DamageError):
-            return read_seal(directory / f"{name}.json")
+            return read_manifest(directory / f"{name}.json")
     return None
 
 

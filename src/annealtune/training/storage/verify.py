@@ -30,6 +30,7 @@ from .seal import (
     manifests,
     parsed,
     read_bytes,
+    read_manifest,
     read_seal,
 )
 
@@ -119,7 +120,7 @@ def _look(run: Path, large: bool) -> tuple[dict[str, Any] | None, list[str]]:
 def _manifest_or_older(path: Path) -> dict[str, Any] | None:
     """Return a manifest; None for one of an earlier version, which seals nothing else."""
     content = parsed(read_bytes(path), path.name)
-    return None if is_older(content) else read_seal(path)
+    return None if is_older(content) else read_manifest(path)
 
 
 def _remedy(run: Path) -> str:
