@@ -29,7 +29,7 @@ from torch.optim import SGD, AdamW, Optimizer
 from annealtune import SelfTuner
 from annealtune.training.models import build
 from annealtune.training.task import Task
-from benchmarks.quality.tasks import CHARACTERS, CONTEXT, CharacterTransformer
+from benchmarks.quality.tasks.text import SmallTransformer
 
 OUTSIDE_TARGET, RACE_TARGET = 1.02, 1.10
 BASES: dict[str, Callable[[nn.Module], Optimizer]] = {
@@ -46,9 +46,10 @@ def convolutional() -> tuple[nn.Module, Tensor, Tensor]:
 
 
 def transformer() -> tuple[nn.Module, Tensor, Tensor]:
-    """The language model of the quality benchmark, and text that is noise."""
-    inputs = torch.randint(CHARACTERS, (32, CONTEXT))
-    return CharacterTransformer(), inputs, inputs.roll(-1, 1)
+    """The language model of the quality benchmark, twice as wide, and text that is noise."""
+    characters, window = 128, 64
+    inputs = torch.randint(characters, (32, window))
+    return SmallTransformer(characters, window, width=64), inputs, inputs.roll(-1, 1)
 
 
 class Pair:
