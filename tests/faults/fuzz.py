@@ -22,7 +22,7 @@ from types import FrameType
 
 from annealtune.errors import AnnealtuneError, printable
 
-from .seeds import make_runs, make_study
+from .seeds import make_seeds
 from .targets import TARGETS
 
 HANG_SECONDS = 20
@@ -61,13 +61,6 @@ class Outcome:
         place = f"{type(error).__name__} at {where}"
         trace = "".join(traceback.format_exception(error, limit=-8))
         self.findings.setdefault(place, Finding(place, [], trace)).numbers.append(number)
-
-
-def make_seeds(folder: Path) -> Path:
-    """Make the real files below an empty folder and return it."""
-    make_runs(folder / "runs")
-    make_study(folder / "study", folder / "runs")
-    return folder
 
 
 def try_inputs(

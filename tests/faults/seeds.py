@@ -1,6 +1,7 @@
 """Real files to damage: runs, a study, pictures and arrays, made as a user would make them."""
 
 import gzip
+import hashlib
 import io
 import struct
 import tarfile
@@ -14,7 +15,9 @@ from PIL import Image
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import run_path
 from annealtune.training.config import from_values
+from annealtune.training.data.published import PublishedFile
 from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.task import Task
 
 TINY = {
     "model": "mlp-w8",
@@ -24,6 +27,7 @@ TINY = {
     "threads": 1,
     "device": "cpu",
 }
+NUMBERS = Task("regression", (4,), "float32", (1,))
 METHODS = ("self-tuned", "sgd-sa")
 UNFINISHED = {"unfinished": "sgd-sa", "unfinished-plain": "sgd"}  # the second may become longer
 
@@ -42,6 +46,13 @@ def make_runs(folder: Path) -> None:
         except RunStoppedError:
             continue
         raise AssertionError("the run did not stop")
+
+
+def make_seeds(folder: Path) -> Path:
+    """Make runs and a study below a folder and return it."""
+    make_runs(folder / "runs")
+    make_study(folder / "study", folder / "runs")
+    return folder
 
 
 def make_study(folder: Path, runs: Path) -> None:
@@ -103,3 +114,21 @@ def archive(members: Mapping[str, bytes]) -> bytes:
             entry.size = len(content)
             tar.addfile(entry, io.BytesIO(content))
     return target.getvalue()
+
+
+def published(path: Path, content: bytes) -> PublishedFile:
+    """Write a file, and return how it would be published."""
+    path.write_bytes(content)
+    digest = hashlib.sha256(content).hexdigest()
+    return PublishedFile(path.name, f"sha256:{digest}", "", len(content))
+
+
+def picture_folder(folder: Path, content: bytes | None) -> Path:
+    """Two classes of good pictures, and one that is given."""
+    for label in ("cat", "dog"):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        for number in range(4):
+            (folder / label / f"{number}.png").write_bytes(picture("png"))
+    if content is not None:
+        (folder / "cat" / "0.png").write_bytes(content)
+    return folder

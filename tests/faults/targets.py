@@ -31,7 +31,7 @@ from annealtune.training.storage.seal import sealed_text, unsealed
 from annealtune.training.task import Task
 
 from .mutations import damage_bytes, damage_data, damage_json, damage_toml
-from .seeds import METHODS, UNFINISHED, archive, idx, packed, picture
+from .seeds import METHODS, NUMBERS, UNFINISHED, archive, idx, packed, picture, published
 
 EXPERIMENTS = Path(__file__).parents[2] / "src" / "annealtune" / "experiments"
 RECORDS = ("metrics.jsonl", "moves.jsonl", "result.json", "best.json", "task.json", "config.toml")
@@ -205,12 +205,6 @@ def data(random: Random, seeds: Path, place: Path) -> None:
     )
 
 
-def _published(path: Path, content: bytes) -> PublishedFile:
-    path.write_bytes(content)
-    digest = hashlib.sha256(content).hexdigest()
-    return PublishedFile(path.name, f"sha256:{digest}", "", len(content))
-
-
 def _fashion(random: Random, place: Path) -> None:
     contents = {
         "train-images": idx(np.zeros((12, 28, 28))),
@@ -225,7 +219,7 @@ def _fashion(random: Random, place: Path) -> None:
     gz = {key: packed(content) for key, content in contents.items()}
     if not inside:
         gz[name] = damage_bytes(random, gz[name])
-    files = [_published(place / key, content) for key, content in gz.items()]
+    files = [published(place / key, content) for key, content in gz.items()]
     fashion_mnist.load(place, files=files)
 
 
@@ -238,7 +232,7 @@ def _cifar(random: Random, place: Path) -> None:
     parts = tuple(
         PublishedFile(name, f"sha256:{hashlib.sha256(batches[name]).hexdigest()}") for name in names
     )
-    whole = _published(place / "cifar-10-binary.tar.gz", content)
+    whole = published(place / "cifar-10-binary.tar.gz", content)
     cifar10.load(place, publication=cifar10.Publication(whole, parts))
 
 
@@ -273,7 +267,7 @@ def _table(random: Random, place: Path) -> None:
 
 def _task(random: Random) -> Task:
     if random.random() < 0.5:
-        return Task("regression", (4,), "float32", (1,))
+        return NUMBERS
     return Task("tokens", (4,), "int64", (4, 9), vocabulary=9)
 
 

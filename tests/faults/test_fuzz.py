@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from .fuzz import Outcome, make_seeds, try_inputs
+from .fuzz import Outcome, try_inputs
 from .targets import TARGETS
 
 SAMPLE = {
@@ -18,11 +18,6 @@ SAMPLE = {
 }
 
 
-@pytest.fixture(scope="module")
-def seeds(tmp_path_factory):
-    return make_seeds(tmp_path_factory.mktemp("seeds"))
-
-
 def told(outcome: Outcome) -> list[str]:
     return [f"{f.place}, inputs {f.numbers[:5]}\n{f.trace}" for f in outcome.findings.values()]
 
@@ -32,8 +27,8 @@ def test_every_target_has_a_sample():
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_sample(target, seeds):
-    outcome = try_inputs(target, seeds, seed=0, count=SAMPLE[target])
+def test_a_sample(target, made):
+    outcome = try_inputs(target, made, seed=0, count=SAMPLE[target])
     assert told(outcome) == []
     # Neither is everything refused at once, nor is nothing damaged.
     assert outcome.refused > 0 or target == "report"
@@ -43,26 +38,26 @@ def test_a_sample(target, seeds):
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("target", TARGETS)
-def test_for_longer(target, seeds):
+def test_for_longer(target, made):
     """``ANNEALTUNE_FUZZ_SECONDS=600 ANNEALTUNE_FUZZ_SEED=7 make test-all`` for more and others."""
     seconds = float(os.environ.get("ANNEALTUNE_FUZZ_SECONDS", "30"))
     seed = int(os.environ.get("ANNEALTUNE_FUZZ_SEED", "1"))
-    assert told(try_inputs(target, seeds, seed, seconds=seconds)) == []
+    assert told(try_inputs(target, made, seed, seconds=seconds)) == []
 
 
-def test_a_foreign_exception_is_found(monkeypatch, seeds):
+def test_a_foreign_exception_is_found(monkeypatch, made):
     def broken(*_):
         raise KeyError("x")
 
     monkeypatch.setitem(TARGETS, "config", broken)
-    [finding] = try_inputs("config", seeds, seed=0, count=2).findings.values()
+    [finding] = try_inputs("config", made, seed=0, count=2).findings.values()
     assert finding.place.startswith("KeyError")
     assert finding.numbers == [0, 1]
 
 
-def test_the_same_seed_gives_the_same_inputs(monkeypatch, seeds):
+def test_the_same_seed_gives_the_same_inputs(monkeypatch, made):
     drawn = []
     monkeypatch.setitem(TARGETS, "config", lambda random, *_: drawn.append(random.random()))
     for seed in (3, 3, 4):
-        try_inputs("config", seeds, seed, count=2)
+        try_inputs("config", made, seed, count=2)
     assert drawn[:2] == drawn[2:4] != drawn[4:]
