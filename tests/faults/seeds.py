@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import shutil
 import struct
 import tarfile
 from collections.abc import Mapping
@@ -72,11 +73,7 @@ def make_study(folder: Path, runs: Path) -> None:
     (folder / "study.toml").write_text(tomli_w.dumps(facts))
     (folder / "search.json").write_text('{"rungs": [{"epochs": 1, "pruned": [3], "kept": [0]}]}')
     for method in METHODS:
-        target = run_path(folder, method, 0)
-        target.mkdir(parents=True)
-        for file in ("config.toml", "metrics.jsonl", "moves.jsonl", "result.json", "best.json"):
-            if (runs / method / file).exists():
-                (target / file).write_bytes((runs / method / file).read_bytes())
+        shutil.copytree(runs / method, run_path(folder, method, 0))
 
 
 def picture(ending: str, size: tuple[int, int] = (8, 8)) -> bytes:

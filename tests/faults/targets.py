@@ -162,13 +162,20 @@ def _saved(state: object) -> bytes:
 
 def study(random: Random, seeds: Path, place: Path) -> None:
     """The directory of a study."""
-    path = place / "study"
-    shutil.copytree(seeds / "study", path)
-    files = sorted(file for file in path.rglob("*") if file.is_file())
-    chosen = random.choice([path / "study.toml", path / "study.toml", *files])
-    _damage(random, chosen)
+    path = _damaged_study(random, seeds, place)
     list_directory(place)
     read_study(path)
+
+
+def _damaged_study(random: Random, seeds: Path, place: Path) -> Path:
+    path = place / "study"
+    shutil.copytree(seeds / "study", path)
+    if random.random() < 0.6:
+        for run in (path / "runs").iterdir():
+            _unseal(run)
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    _damage(random, random.choice([path / "study.toml", path / "study.toml", *files]))
+    return path
 
 
 def inspect(random: Random, seeds: Path, place: Path) -> None:
@@ -191,10 +198,7 @@ def report(random: Random, seeds: Path, place: Path) -> None:
             path = _damaged_run(random, seeds, place, RECORDS)
             page = write_run_report(read_lone_run(path), figures=False)
         else:
-            path = place / "study"
-            shutil.copytree(seeds / "study", path)
-            _damage(random, random.choice(sorted(f for f in path.rglob("*") if f.is_file())))
-            page = write_report(read_study(path), figures=False)
+            page = write_report(read_study(_damaged_study(random, seeds, place)), figures=False)
     assert "<script>alert(1)" not in page.read_text(encoding="utf-8")
 
 
