@@ -22,10 +22,7 @@ class AnnealtuneError(Exception):
     """
 
     def __str__(self) -> str:
-        text = printable(super().__str__())
-        if len(text) <= _LONGEST:
-            return text
-        return f"{text[:_LONGEST]} ... ({len(text) - _LONGEST:,} letters more)"
+        return shortened(printable(super().__str__()))
 
 
 class NonFiniteLossError(AnnealtuneError, ArithmeticError):
@@ -61,6 +58,13 @@ class RunStoppedError(AnnealtuneError):
         self.signal_number = signal_number
 
 
+def shortened(text: str) -> str:
+    """Return text of a length that can be read, and how much was left out."""
+    if len(text) <= _LONGEST:
+        return text
+    return f"{text[:_LONGEST]} ... ({len(text) - _LONGEST:,} letters more)"
+
+
 def printable(text: str) -> str:
     r"""Return text in which what would steer a terminal is spelled out; line ends and tabs stay.
 
@@ -72,6 +76,16 @@ def printable(text: str) -> str:
         a\x1b[31mb
     """
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def printable_toml(text: str) -> str:
+    r"""Return TOML with the same letters spelled out; what it says stays the same.
+
+    Example:
+        >>> print(printable_toml('name = "a\x9bb"'))
+        name = "a\u009bb"
+    """
+    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

@@ -12,6 +12,7 @@ import torch
 
 import annealtune
 from annealtune.errors import ConfigError, RunError
+from annealtune.studies.engines import Task
 from annealtune.studies.listing import list_directory
 from annealtune.studies.records import read_lone_run, read_study, sealed_toml
 from annealtune.training.config import FREE_KEYS
@@ -229,6 +230,17 @@ class TestWhatIsMadeGood:
         (directory / "result.json").unlink()
         assert ends_as_undisturbed(directory)
 
+    def test_a_search_for_a_seed_lets_a_damaged_run_make_it_good(self, copied, tiny):
+        directory = copied("unfinished")
+        task = Task("sgd-sa", 0, tiny(**TINY), directory, stop_after=4)
+        assert task.is_done()
+        path = directory / "metrics.jsonl"
+        path.write_bytes(path.read_bytes().replace(b'"epoch": 4', b'"epoch": 7'))
+        assert not task.is_done()
+        with pytest.raises(annealtune.errors.RunStoppedError):
+            run(tiny(**TINY), directory, stop=StopRequest(4))
+        assert task.is_done()
+
 
 class TestWhatIsRefused:
     def test_best_weights_that_no_checkpoint_can_make_again(self, copied, contents, tiny):
@@ -238,6 +250,17 @@ class TestWhatIsRefused:
         (directory / "best.safetensors").write_bytes(b"damaged")
         before = contents(directory)
         with pytest.raises(RunError, match=r"best\.safetensors is damaged.*Nothing was changed"):
+            run(tiny(**TINY), directory)
+        assert contents(directory) == before
+
+    def test_best_weights_of_another_run(self, copied, place, contents, tiny):
+        """Whole, and of a later epoch, but no epoch of this run had their scores."""
+        directory, other = copied("unfinished"), _made(place / "other", seed=1)
+        assert json.loads((other / "best.json").read_text())["epoch"] > 4
+        for name in ("best.json", "best.safetensors"):
+            shutil.copy(other / name, directory / name)
+        before = contents(directory)
+        with pytest.raises(RunError, match=r"best\.safetensors is damaged"):
             run(tiny(**TINY), directory)
         assert contents(directory) == before
 

@@ -10,7 +10,7 @@ from .targets import TARGETS
 SAMPLE = {
     "config": 200,
     "records": 40,
-    "manifest": 12,
+    "manifest": 40,
     "study": 100,
     "data": 150,
     "inspect": 80,
@@ -32,7 +32,7 @@ def test_a_sample(target, made):
     assert told(outcome) == []
     # Neither is everything refused at once, nor is nothing damaged.
     assert outcome.refused > 0 or target == "report"
-    assert outcome.refused < outcome.inputs or target == "manifest"
+    assert outcome.refused < outcome.inputs
 
 
 @pytest.mark.slow

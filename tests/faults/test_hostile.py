@@ -259,6 +259,43 @@ def test_a_seal_with_the_right_digest_that_is_none(finished, unfinished, rule):
             read(unfinished)
 
 
+def an_option_of_text(state):
+    state["method"]["optimizer"]["param_groups"][0]["weight_decay"] = "x"
+
+
+def an_epoch_without_end(state):
+    state["counts"][0] = -(2**40)
+
+
+def a_list_for_a_number(state):
+    state["counts"][0] = [1]
+
+
+@pytest.mark.parametrize(
+    ("forge", "words"),
+    [
+        (an_option_of_text, "went on from its checkpoint of step 9 and failed before the next"),
+        (an_epoch_without_end, "does not fit .* it is of step 9, epoch -1099511627776"),
+        (a_list_for_a_number, "does not fit .* 'list' object cannot be interpreted"),
+    ],
+)
+def test_a_state_with_the_right_digest_that_no_run_saved(unfinished, forge, words):
+    checkpoints = unfinished / "checkpoints"
+    manifest = max(checkpoints.glob("*.json"))
+    facts = unsealed(manifest.read_bytes(), manifest.name)
+    state = torch.load(checkpoints / facts["file"], weights_only=True)
+    forge(state)
+    target = io.BytesIO()
+    torch.save(state, target)
+    digest = hashlib.sha256(target.getvalue()).hexdigest()
+    facts |= {"bytes": len(target.getvalue()), "sha256": digest}
+    facts["file"] = f"{manifest.stem}-{digest[:12]}.pt"
+    (checkpoints / facts["file"]).write_bytes(target.getvalue())
+    manifest.write_bytes(sealed_text(facts))
+    with pytest.raises(RunError, match=words):
+        run(RunDirectory(unfinished).config(), unfinished)
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("file", ["metrics.jsonl", "result.json", "task.json"])
 def test_a_pipe_in_place_of_a_record_is_not_waited_for(finished, file):

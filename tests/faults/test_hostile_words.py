@@ -4,8 +4,10 @@ import contextlib
 import os
 import shutil
 import socket
+import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,48 @@ def test_names_of_class_folders_are_spelled_out(tmp_path):
     with pytest.raises(DataError, match="same classes") as caught:
         image_folder.load(tmp_path)
     assert "\x1b" not in str(caught.value)
+
+
+def test_class_folders_that_are_not_text_are_refused(tmp_path):
+    picture_folder(tmp_path, None)
+    os.mkdir(os.fsencode(tmp_path) + b"/b\xff")  # noqa: PTH102 - bytes
+    with pytest.raises(DataError, match="must have a name in UTF-8"):
+        image_folder.load(tmp_path)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_terminal_that_lacks_a_letter(tmp_path, made, encoding):
+    shutil.copytree(made / "runs" / "sgd-sa", tmp_path / "\u65e5")
+    done = subprocess.run(
+        [sys.executable, "-m", "annealtune", "list", str(tmp_path)],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u65e5" in done.stdout
+
+
+def test_a_config_steers_no_terminal_and_says_the_same(monkeypatch, capfd):
+    name = "x\x9b31m\u202ered"
+    code, text = outcome(monkeypatch, capfd, "config", "--data-dir", name)
+    assert code == 0
+    assert text == printable(text)
+    assert tomllib.loads(text)["data_dir"] == name
+
+
+def test_a_path_of_any_length_gives_a_short_message(monkeypatch, capfd):
+    code, text = outcome(monkeypatch, capfd, "inspect", "x" * 100_000)
+    assert code != 0
+    assert len(text) < 11_000
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-3", "many"])
+def test_a_terminal_of_any_width_shows_something(monkeypatch, capfd, tmp_path, made, columns):
+    shutil.copytree(made / "runs" / "sgd-sa", tmp_path / "run")
+    monkeypatch.setenv("COLUMNS", columns)
+    code, text = outcome(monkeypatch, capfd, "list", str(tmp_path))
+    assert code == 0
+    assert text.strip()
 
 
 def test_a_status_line_of_a_server_is_spelled_out(tmp_path, monkeypatch):

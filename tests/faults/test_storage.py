@@ -4,6 +4,7 @@ A full and a read-only disk are in `tests/training/storage/test_files.py`.
 """
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -145,6 +146,17 @@ class TestUnreadable:
         assert program(*flags, "--resume").code == 0
         assert outcome(directory) == undisturbed()
 
+    @pytest.mark.parametrize("mode", [0, 0o444])
+    def test_a_directory_is_listed_beside_the_others(self, program, flags, place, mode):
+        assert program(*flags, "--epochs", 1).code == 0
+        (place / "closed").mkdir()
+        (place / "closed" / "config.toml").touch()
+        (place / "closed").chmod(mode)
+        listed = program("list", ".", setup=ORDINARY)
+        assert listed.code == 0, listed.err
+        assert "run" in listed.out
+        assert "closed" in listed.out + listed.err
+
 
 class TestWhileItRuns:
     @pytest.mark.parametrize(
@@ -199,6 +211,29 @@ class TestWhileItRuns:
         assert outcome(place / "run") == undisturbed()
 
 
+class TestOthersFiles:
+    """What a run finds in its directory and has not written."""
+
+    def test_stay(self, program, flags, place):
+        (place / "run" / ".tmpabcde1").mkdir(parents=True)
+        (place / "run" / ".tmpabcdef").write_text("precious")
+        assert program(*flags, "--stop-after", 1).code == 0
+        assert (place / "run" / ".tmpabcdef").read_text() == "precious"
+
+    def test_directories_are_in_nobodys_way(self, program, flags, place, newest):
+        assert program(*flags, "--stop-after", 1).code == 0
+        for name in (".tmpabcdef", "checkpoints/step-1.tmp", "checkpoints/x.tmp"):
+            (place / "run" / name).mkdir()
+        assert program(*flags, "--resume").code == 0
+
+    @pytest.mark.timeout(60)
+    def test_a_pipe_for_the_facts_of_the_best_weights(self, program, flags, place):
+        assert program(*flags, "--stop-after", 1).code == 0
+        (place / "run" / "best.json").unlink()
+        os.mkfifo(place / "run" / "best.json")
+        expect_one_line(program(*flags, "--resume"), "best.json: cannot be read: is not a file")
+
+
 class TestLinks:
     @pytest.mark.parametrize("name", ["metrics.jsonl", "moves.jsonl", "best.json", "task.json"])
     def test_a_new_run_does_not_write_through_one(self, program, flags, place, name):
@@ -228,6 +263,15 @@ class TestLinks:
         assert program(*flags).code == 0
         assert (place / "mine").read_text() == "mine"
         assert outcome(place / "run") == undisturbed()
+
+    def test_a_copy_by_hard_links_keeps_its_own(self, program, flags, place, undisturbed, outcome):
+        assert program(*flags, "--stop-after", 2).code == 0
+        shutil.copytree(place / "run", place / "copy", copy_function=os.link)
+        for name in ("run", "copy"):
+            assert program("train", "--out", name, "--resume").code == 0
+        for name in ("run", "copy"):
+            assert outcome(place / name) == undisturbed()
+            assert program("inspect", name).code == 0
 
     def test_the_run_directory_may_be_one(self, program, flags, place, undisturbed, outcome):
         (place / "real").mkdir()

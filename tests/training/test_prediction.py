@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import os
 from pathlib import Path
 
 import numpy as np
@@ -128,3 +129,11 @@ def test_names_with_commas_stay_one_column(trained, place):
     Image.new("L", (8, 8)).save(place / 'a, "b".png')
     predict(directory, place / 'a, "b".png', place / "out.csv")
     assert rows_of(place / "out.csv")[0]["input"] == 'a, "b".png'
+
+
+def test_names_that_are_not_text_are_spelled_out(trained, place):
+    directory = trained("pictures", "small-cnn-w8")
+    (place / "new").mkdir()
+    Image.new("L", (8, 8)).save(place / "new" / os.fsdecode(b"b\xffd.png"))
+    predict(directory, place / "new", place / "out.csv")
+    assert rows_of(place / "out.csv")[0]["input"] == r"b\udcffd.png"

@@ -38,6 +38,8 @@ def outlive_streams(*, output: bool) -> None:
             _open_null(number)
     if sys.stdout is None or (output and _is_real(sys.stdout, 1)):
         sys.stdout = _lasting(1)
+    elif isinstance(sys.stdout, io.TextIOWrapper):  # what it cannot encode is spelled out
+        sys.stdout.reconfigure(errors="backslashreplace")
     if sys.stderr is None or _is_real(sys.stderr, 2):
         sys.stderr = _lasting(2)
 

@@ -22,7 +22,7 @@ from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.engines.ray import RayEngine
 from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import Study
+from annealtune.studies.records import FAILURE_FILE, Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
 from annealtune.training.console import Console
@@ -262,7 +262,9 @@ def tell_outcome(study: Study) -> None:
     if failed:
         lines = [f"{run.method} seed {run.seed}: {run.reason}" for run in failed[:10]]
         more = ["..."] if len(failed) > len(lines) else []
+        # What is damaged is not tried again: its line says what to do.
+        was_tried = any((run.path / FAILURE_FILE).exists() for run in failed)
+        again = "; try again with --retry-failed" if was_tried else ""
         raise RunError(
-            f"{len(failed)} of {len(study.runs)} runs failed; try again with --retry-failed\n"
-            + "\n".join([*lines, *more])
+            f"{len(failed)} of {len(study.runs)} runs failed{again}\n" + "\n".join([*lines, *more])
         )

@@ -21,7 +21,7 @@ from annealtune.training.plain_data import (
     read_object,
     read_regular,
 )
-from annealtune.training.storage import CONFIG_FILE
+from annealtune.training.storage import CONFIG_FILE, is_run
 from annealtune.training.storage.forms import check_best, check_epoch, check_result
 from annealtune.training.storage.verify import check_run
 
@@ -102,13 +102,16 @@ def list_directory(root: Path) -> Listing:
 
     for folder, below, _ in os.walk(root, onerror=refuse):
         path = Path(folder)
-        if _is_study(path):
-            entries.append(_with_lock(_read_study(path), held))
-        elif _is_run(path):
-            entries.append(_with_lock(_read_run(path), held))
-        else:
-            below[:] = [name for name in below if not name.startswith(".")]
-            continue
+        try:
+            if _is_study(path):
+                entries.append(_with_lock(_read_study(path), held))
+            elif _is_run(path):
+                entries.append(_with_lock(_read_run(path), held))
+            else:
+                below[:] = [name for name in below if not name.startswith(".")]
+                continue
+        except OSError:  # its names may be read, and nothing else
+            refused.append(path)
         below.clear()
     return Listing(_sorted(entries), tuple(sorted({*refused, *_without(root, entries)})))
 
@@ -207,11 +210,11 @@ def _entry_of(run: RunRecord) -> Entry:
 
 def _read_run(path: Path) -> Entry:
     damages: list[str] = []
-    if (path / CONFIG_FILE).is_file():
-        try:
+    try:
+        if is_run(path):
             check_run(path, large=False)
-        except RunError as error:
-            damages.append(" ".join(str(error).split()))
+    except (RunError, OSError) as error:
+        damages.append(" ".join(str(error).split()))
     config = _read(path / CONFIG_FILE, damages)
     result = _read(path / "result.json", damages, check_result)
     best = _read(path / "best.json", damages, check_best)

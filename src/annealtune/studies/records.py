@@ -235,7 +235,7 @@ def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     sealed = None
     try:
         sealed = check_run(path, large=large) if is_run(path) else None
-    except RunError as error:
+    except (RunError, OSError) as error:
         damages.append(str(error))
     sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
     result = _attempt(damages, partial(read_object, check=check_result), path / "result.json")
@@ -303,10 +303,8 @@ def _is_rung(rung: Any) -> bool:
 
 def _attempt(damages: list[str], read: Callable[[Path], _Content], path: Path) -> _Content | None:
     """Read a file that may not be there; note what is wrong with it."""
-    if not path.exists():
-        return None
     try:
-        return read(path)
+        return read(path) if path.exists() else None
     except ValueError as error:
         damages.append(f"{path.name} is damaged: {error}")
     except OSError as error:

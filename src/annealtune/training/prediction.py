@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annealtune.errors import RunError
+from annealtune.errors import RunError, printable
 from annealtune.training.input_files import read_inputs
 from annealtune.training.storage.files import write_atomically
 from annealtune.training.task import Task
@@ -49,7 +49,7 @@ def predict(run_dir: Path, source: Path, out: Path, *, batch_size: int = 256) ->
         if not bool(outputs.isfinite().all()):
             raise RunError(f"{run_dir}: the model gives NaN or infinity for inputs of {source}")
         for name, row in zip(names, _rows(trained.task, outputs), strict=True):
-            table.writerow([name, *row])
+            table.writerow([printable(name), *row])
         count += len(names)
     write_atomically(out, text.getvalue().encode())
     return count

@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
-from annealtune.errors import RunError, RunStoppedError
+from annealtune.errors import AnnealtuneError, RunError, RunStoppedError
 from annealtune.training.config import RunConfig
 from annealtune.training.devices import best_device, is_available
+from annealtune.training.factories import in_one_line
 from annealtune.training.opening import check_device, make_session, opened
 from annealtune.training.progress import Progress, warnings_told
 from annealtune.training.session import Best
@@ -116,6 +118,7 @@ class _Run:
         self.world = world
         self.command = command
         self.session = make_session(config, progress, world)
+        self._restored_at: int | None = None
 
     def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:
         """Continue from a state; note what the run begins with, or what was changed."""
@@ -150,6 +153,7 @@ class _Run:
     def complete(self) -> dict[str, Any]:
         session = self.session
         with (
+            self._checkpoint_named(),
             self.progress.running(
                 self.config, session.task, len(session.train_batches), session.step
             ),
@@ -231,19 +235,41 @@ class _Run:
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Put the session where it was saved."""
-        before = len(state.get("ranks", [None]))
-        if before != self.world.size:
-            self.progress.warn(
-                f"{self.directory.path}: was saved by {_processes(before)} and goes on with "
-                f"{self.world.size}: the same minibatches, other random numbers in dropout"
-            )
+        session, sealed = self.session, self.directory.seal  # None in all processes but the first
         try:
-            self.session.load_state_dict(state)
+            before = len(state.get("ranks", [None]))
+            session.load_state_dict(state)
+            found = (session.step, session.epoch)
+            if sealed and self.world.size == 1 and found != (sealed["step"], sealed["epoch"]):
+                raise ValueError(f"it is of step {session.step}, epoch {session.epoch}")
         except Exception as error:  # of our form but not ours: whatever it provokes
             raise RunError(
                 f"{self.directory.path}: its checkpoint does not fit the model and the data as "
                 f"they are now: {' '.join(str(error).split())}. Put them back as they were, or "
                 "start again in another directory"
+            ) from error
+        self._restored_at = session.step
+        if before != self.world.size:
+            self.progress.warn(
+                f"{self.directory.path}: was saved by {_processes(before)} and goes on with "
+                f"{self.world.size}: the same minibatches, other random numbers in dropout"
+            )
+
+    @contextlib.contextmanager
+    def _checkpoint_named(self) -> Iterator[None]:
+        """Name the checkpoint where what it held may be why a run fails before the next one."""
+        try:
+            yield
+        except AnnealtuneError:
+            raise
+        except Exception as error:
+            if self._restored_at is None or self.world.size > 1:
+                raise
+            raise RunError(
+                f"{self.directory.path}: went on from its checkpoint of step {self._restored_at} "
+                f"and failed before the next one: {in_one_line(error)}. If a new run of this "
+                "config does not, the checkpoint is not what the run saved: restore it from a "
+                "backup. --debug shows where it failed"
             ) from error
 
     def _save(self) -> None:
@@ -252,6 +278,7 @@ class _Run:
         if self.world.is_first:
             self.directory.save(session.step, session.epoch, state)
         self._saved_at = time.monotonic()
+        self._restored_at = None
 
     def _save_if_due(self) -> None:
         every = self.config.checkpoint_every

@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import itertools
 import math
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -202,8 +203,9 @@ class Session:
             self.held_out.load_state_dict(state["held_out"])
         self.tally.load_state_dict(state["tally"])
         self.best = Best(**state["best"])
-        self.epoch, self.step, self.forwards, self.backwards = state["counts"]
-        self.seconds = state["seconds"]
+        counts = map(operator.index, state["counts"])
+        self.epoch, self.step, self.forwards, self.backwards = counts
+        self.seconds = float(state["seconds"])
         self._restore_random(state)
 
     def _of_others(self) -> dict[str, Any]:

@@ -10,7 +10,13 @@ import subprocess
 import pytest
 
 from annealtune.errors import RunError
-from annealtune.training.storage.files import finite, read_json, write_atomically, write_json
+from annealtune.training.storage.files import (
+    finite,
+    open_to_append,
+    read_json,
+    write_atomically,
+    write_json,
+)
 
 
 @pytest.fixture
@@ -143,6 +149,15 @@ class TestWriting:
         expected = {"a": None, "b": [None, 1.5], "c": {"d": None}, "e": [True, None]}
         assert json.loads(text, parse_constant=pytest.fail) == expected == finite(numbers)
         assert read_json(place / "file") == expected
+
+    def test_nothing_is_added_through_a_link(self, place):
+        (place / "mine").write_bytes(b"mine")
+        (place / "log.txt").symlink_to(place / "mine")
+        with pytest.raises(OSError, match="symbolic links"):
+            open_to_append(place / "log.txt")
+        with open_to_append(place / "mine") as file:
+            file.write(b" too")
+        assert (place / "mine").read_bytes() == b"mine too"
 
     @pytest.mark.parametrize("content", [b"", b"[]", b"3", b"{", b"\xff\xfe"])
     def test_what_is_no_object_is_named(self, place, content):

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
+from annealtune.errors import RunError
 from annealtune.studies.records import FAILURE_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.files import write_json
 from annealtune.training.storage.seal import newest_seal
+from annealtune.training.storage.verify import check_run
 
 MOST_ATTEMPTS = 2
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
@@ -51,7 +53,16 @@ class Task:
         """Whether there is nothing left to do."""
         if (self.path / "result.json").exists():
             return True
-        return self.epochs < self.config.epochs and self.epochs_done() >= self.epochs
+        is_far_enough = self.epochs < self.config.epochs and self.epochs_done() >= self.epochs
+        return is_far_enough and self._is_whole()
+
+    def _is_whole(self) -> bool:
+        """Whether what it has recorded can be judged; else it is to make good what is damaged."""
+        try:
+            check_run(self.path, large=False)
+        except RunError:
+            return False
+        return True
 
     def is_left(self) -> bool:
         """Whether it is neither done nor given up earlier."""

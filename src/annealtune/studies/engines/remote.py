@@ -20,7 +20,7 @@ from typing import NamedTuple
 import filelock
 
 from annealtune.studies.directory import acquire
-from annealtune.training.storage.files import explained
+from annealtune.training.storage.files import explained, open_to_append
 from annealtune.training.storage.provenance import describe_provenance
 
 _SECONDS_BETWEEN_LOOKS = 0.05
@@ -61,7 +61,7 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
     problem = problem_of(site)
     if problem:
         return f"{socket.gethostname()}: {problem}"
-    with Path(site.directory, log).open("ab") as file:
+    with open_to_append(Path(site.directory, log)) as file:
         process = subprocess.Popen(
             [*(site.program or (sys.executable, "-m", "annealtune")), *words],
             stdin=subprocess.DEVNULL,

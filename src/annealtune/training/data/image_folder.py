@@ -99,7 +99,22 @@ def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
-    return tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."))
+    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+    for name in names:
+        if not _is_text(name):
+            raise DataError(
+                f"data = 'image-folder': {folder / name} must have a name in UTF-8: it is the name "
+                "of a class, and written down; rename the folder"
+            )
+    return tuple(names)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _list(folder: Path, classes: tuple[str, ...]) -> _Part:

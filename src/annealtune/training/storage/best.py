@@ -20,7 +20,8 @@ from annealtune.errors import RunError
 
 from .files import explained, force_to_disk, json_text, read_json, replacing, write_json
 from .forms import check_best
-from .seal import BEST_FILE, NEW_WEIGHTS, WEIGHTS, digest, weights_of
+from .records import RecordFile
+from .seal import BEST_FILE, NEW_WEIGHTS, WEIGHTS, DamageError, digest, read_bytes, weights_of
 
 
 class BestWeights:
@@ -114,20 +115,24 @@ class BestWeights:
             ) from error
         return facts
 
-    def is_later(self, epoch: int) -> bool:
-        """Tell whether the weights on disk are whole and of an epoch after this one."""
+    def is_later(self, epoch: int, records: RecordFile) -> bool:
+        """Tell whether the weights on disk are those that this run had after a later epoch.
+
+        Weights of another run may be whole too, but its scores do not stand in these records.
+        """
         try:
-            facts = read_json(self.facts_file)
+            facts = read_json(self.facts_file, partial(check_best, whole=True))
+            lines = records.read()
         except RunError:
             return False
-        found = facts.get("epoch")
-        is_later = isinstance(found, int) and found > epoch
-        return is_later and weights_of(self._run, {"sha256": None, **facts}) is not None
+        scores = {name: value for name, value in facts.items() if name != "sha256"}
+        is_own = any(all(line.get(key) == scores[key] for key in scores) for line in lines)
+        return facts["epoch"] > epoch and is_own and weights_of(self._run, facts) is not None
 
     def _are_facts_written(self) -> bool:
         try:
-            return self.facts_file.read_bytes() == json_text(self.facts or {})
-        except FileNotFoundError:
+            return read_bytes(self.facts_file) == json_text(self.facts or {})
+        except DamageError:
             return False
 
     def _write_facts(self) -> None:

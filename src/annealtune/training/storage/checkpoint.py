@@ -151,8 +151,9 @@ class Checkpoints:
 
     def remove_scratch(self) -> None:
         """Remove what an interrupted write left behind."""
-        for scratch in self.directory.glob("*.tmp"):
-            scratch.unlink()
+        for scratch in self.directory.glob("step-*.tmp"):
+            if not scratch.is_dir():
+                scratch.unlink()
 
     def _seal(self, manifest: Seal) -> None:
         write_atomically(self._manifest(_name(manifest["step"])), sealed_text(manifest))

@@ -124,9 +124,10 @@ class RunDirectory:
         )
         with explained(self.path):
             # safetensors writes aside too, under a name of this form.
-            scratch = (*map(scratch_of, ours), self.best.new_file, *self.path.glob(".tmp??????"))
-            for path in scratch:
-                path.unlink(missing_ok=True)
+            theirs = self.path.glob(".tmp??????") if self.has_begun else ()
+            for path in (*map(scratch_of, ours), self.best.new_file, *theirs):
+                if not path.is_dir():
+                    path.unlink(missing_ok=True)
             self.checkpoints.remove_scratch()
 
     @contextmanager
@@ -213,7 +214,8 @@ class RunDirectory:
                 seal.check_best(self.path, found["best"])
             except seal.DamageError:
                 # Those of a later epoch, which comes again, are no damage.
-                if max(bests) <= found["epoch"] and not self.best.is_later(found["epoch"]):
+                is_later = partial(self.best.is_later, found["epoch"], self.metrics)
+                if max(bests) <= found["epoch"] and not is_later():
                     raise
 
         state = self.checkpoints.load(warn, check)

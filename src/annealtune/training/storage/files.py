@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from annealtune.errors import RunError
 from annealtune.training.plain_data import Check, read_object
@@ -63,6 +63,16 @@ def write_atomically(path: Path, content: bytes) -> None:
         # A link of that name is taken away, never written through.
         scratch.unlink(missing_ok=True)
         scratch.write_bytes(content)
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """Open a file to add to it; one that is a link to another place is refused.
+
+    Raises:
+        OSError: if it is one, or cannot be written.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666), "ab")
 
 
 def write_all(descriptor: int, content: bytes) -> None:

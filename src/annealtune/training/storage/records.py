@@ -17,7 +17,7 @@ from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
 from annealtune.training.plain_data import Check, read_lines
 
-from .files import explained, finite, write_all
+from .files import explained, finite, write_all, write_atomically
 from .seal import unreadable
 
 
@@ -162,9 +162,12 @@ class RecordFile:
     def cut(self, size: int) -> None:
         """Take away what was written after a checkpoint, and go on from there."""
         with explained(self.path):
-            if self.size() > size:
+            content = self.path.read_bytes()[:size] if size else b""
+            if self.path.exists() and self.path.stat().st_nlink > 1:
+                write_atomically(self.path, content)  # a copy by hard links keeps its own
+            elif self.size() > size:
                 os.truncate(self.path, size)
-            self._digest = hashlib.sha256(self.path.read_bytes() if size else b"")
+            self._digest = hashlib.sha256(content)
             self._size = size
 
     def read(self, size: int | None = None) -> list[dict[str, Any]]:
