@@ -21,6 +21,7 @@ from tests.training.conftest import (  # noqa: F401
     tiny,
     tiny_flags,
     undisturbed,
+    unseal,
 )
 from tests.training.data.conftest import server  # noqa: F401
 

@@ -234,7 +234,6 @@ def test_a_manifest_that_names_another_file(unfinished, file):
 
 FORGED = {
     "epoch: must be an integer, got '1'": {"epoch": "1"},
-    "config: must be TOML: ": {"config": "[["},
     "config: must be a string, got None": {"config": None},
     "files: must be a table, got 3": {"files": 3},
     "must seal metrics.jsonl, moves.jsonl, task.json too": {"files": {}},
@@ -256,6 +255,15 @@ def test_a_seal_with_the_right_digest_that_is_none(finished, unfinished, rule):
         manifest.write_bytes(sealed_text(facts))
     for read in (describe_run, lambda path: RunDirectory(path).load(lambda _: None)):
         with pytest.raises(RunError, match=f"step-.* is damaged: .*{re.escape(rule)}"):
+            read(unfinished)
+
+
+def test_a_manifest_whose_config_is_none(unfinished):
+    for manifest in (unfinished / "checkpoints").glob("*.json"):
+        facts = unsealed(manifest.read_bytes(), manifest.name)
+        manifest.write_bytes(sealed_text({**facts, "config": "[["}))
+    for read in (describe_run, lambda path: RunDirectory(path).load(lambda _: None)):
+        with pytest.raises(RunError, match="the config in the seal is damaged: it is not TOML"):
             read(unfinished)
 
 

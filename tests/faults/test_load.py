@@ -25,7 +25,7 @@ def short_run(tmp_path_factory):
 
 
 @pytest.fixture
-def long_run(short_run, tmp_path):
+def long_run(short_run, tmp_path, unseal):
     """Makes a run of many epochs out of the records of a short one."""
 
     def make(epochs):
@@ -37,6 +37,7 @@ def long_run(short_run, tmp_path):
                 for epoch in range(1, epochs + 1):
                     record = {**records[(epoch - 1) % len(records)], "epoch": epoch}
                     file.write(json.dumps(record) + "\n")
+        unseal(path)
         return path
 
     return make

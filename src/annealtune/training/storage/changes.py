@@ -27,7 +27,10 @@ def config_changes(sealed: str, path: Path) -> list[str]:
         now = flat(parse_toml(content.decode()))
     except (ValueError, RecursionError) as error:
         raise DamageError(f"{path.name} is damaged: it is not valid TOML: {error}") from None
-    was = flat(parse_toml(sealed))
+    try:
+        was = flat(parse_toml(sealed))
+    except (ValueError, RecursionError) as error:
+        raise DamageError(f"the config in the seal is damaged: it is not TOML: {error}") from None
     differing = differences(was, now)
     if not differing:
         raise DamageError(f"{path.name} was changed: {_first_difference(sealed, content)}")

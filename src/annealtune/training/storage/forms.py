@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from annealtune.annealing.neighborhood import restored
-from annealtune.training.plain_data import parse_toml
 
 MOST_VALUES = 1 << 26
 """Numbers in one sample: a picture of 4096x4096 in colour has 50 million."""
@@ -126,14 +125,6 @@ class _Task(BaseModel):
         return self
 
 
-def _is_toml(text: str) -> str:
-    try:
-        parse_toml(text)
-    except ValueError as error:
-        raise ValueError(f"must be TOML: {error}") from None
-    return text
-
-
 class _Sealed(BaseModel):
     """Lengths and digests; a file that is named lies in the run's own directory."""
 
@@ -141,7 +132,7 @@ class _Sealed(BaseModel):
 
     format: Whole
     epoch: Whole
-    config: Annotated[Text, AfterValidator(_is_toml)]
+    config: Text
     files: dict[Annotated[str, Field(pattern=r"^[a-z]+\.[a-z]+$")], tuple[Whole, Text]]
     best: _Best | None
 
