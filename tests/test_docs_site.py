@@ -253,6 +253,7 @@ def test_what_a_page_says_is_printed_is_printed(capsys: pytest.CaptureFixture[st
     assert namespace["opt"].extra_steps == int(steps)
 
 
+@pytest.mark.slow
 def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     shown = json.loads((DOCS / "tutorial.ipynb").read_text(encoding="utf-8"))
     copy = tmp_path / "tutorial.ipynb"
@@ -285,6 +286,7 @@ def test_the_tutorial_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
     assert "bit for bit: True" in printed
 
 
+@pytest.mark.slow
 def test_the_drawings_are_those_that_the_command_makes(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, DOCS / "pictures" / "draw.py", tmp_path],

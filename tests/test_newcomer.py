@@ -203,6 +203,7 @@ def test_there_are_twenty_or_more():
     assert typed >= {name for name in COMMANDS if name not in ("predict", "export")}
 
 
+@pytest.mark.slow
 def test_the_first_hour(desk):
     hour = {}
     for line in WHOLE_LIST:

@@ -87,7 +87,8 @@ def test_more_seeds_and_methods_leave_the_others_alone(
 # --- Kills ---
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [3, 10])
 def test_killed_several_times_it_ends_the_same(
     times, undisturbed, known, start, program, arguments, place, outcome
 ):

@@ -23,9 +23,10 @@ def assert_alike(answers, single, *, decisions=True):
 CASES = [
     {"kind": "self-adamw", "steps": 240},
     {"kind": "ssa", "steps": 60},
-    {"kind": "sgd-sa", "steps": 200, "around": "fsdp", "accumulate": 2},
+    {"kind": "sgd-sa", "steps": 60, "around": "fsdp", "accumulate": 2},
 ]
 MORE = [
+    {"kind": "sgd-sa", "steps": 200, "around": "fsdp", "accumulate": 2},
     {"kind": "sgd-sa", "steps": 240, "accumulate": 2},
     {"kind": "self-adamw", "steps": 200, "around": "fsdp"},
 ]

@@ -167,6 +167,7 @@ def whole(world, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_sigterm_to_torchrun_saves_and_the_run_goes_on(tmp_path, whole, world):
     out = tmp_path / "run"
     process = start(out, *LONG)

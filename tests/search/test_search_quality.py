@@ -29,7 +29,7 @@ def test_not_worse_than_simanneal_at_200_000_evaluations(benchmark):
 
 
 @pytest.mark.parametrize(
-    ("evaluations", "seeds"), [(20_000, 2), pytest.param(50_000, 3, marks=pytest.mark.slow)]
+    ("evaluations", "seeds"), [(10_000, 2), pytest.param(50_000, 3, marks=pytest.mark.slow)]
 )
 def test_level_with_simanneal_when_all_of_its_evaluations_are_counted(
     benchmark, evaluations, seeds

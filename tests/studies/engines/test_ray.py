@@ -86,6 +86,7 @@ def statuses(study):
 # --- The same as the local engine ---
 
 
+@pytest.mark.slow
 def test_real_runs_are_those_of_the_local_engine_bit_for_bit(
     go, program, place, tiny, outcome, monkeypatch
 ):
