@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from annealtune.optim import trained_weights
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.random_state import RandomState
-from annealtune.optim.parameters import modules_of, parameters_of
+from annealtune.optim.parameters import are_finite, modules_of, parameters_of
 from annealtune.optim.part import Part
 from annealtune.optim.trained_weights import PutAside
 from annealtune.optim.trial.snapshot import are_plain
@@ -44,7 +44,7 @@ class WeightAverage(Part):
         >>> average = WeightAverage("SGDSA", torch.optim.SGD([weight]), None)
         >>> for value in (1.0, 2.0):
         ...     _ = weight.data.fill_(value)
-        ...     average.add()
+        ...     _ = average.add()
         >>> with average.swapped_in():
         ...     print(round(weight.item(), 4))
         1.9091
@@ -66,10 +66,11 @@ class WeightAverage(Part):
         self.count = 0
 
     @torch.no_grad()
-    def add(self) -> None:
-        """Take the present weights into the average."""
+    def add(self) -> bool:
+        """Take the present weights into the average; tell whether statistics had to be healed."""
         self.count += 1
         self._note_frozen()
+        was_healed = self.heal()
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
         share = 1.0 if self._latest else _MEMORY / (self.count + _MEMORY - 1)
@@ -80,6 +81,7 @@ class WeightAverage(Part):
                 mean.lerp_(tensor, share)
         # All of them the first time; later the weights of a group that was added.
         self._means += [t.clone() for t in present[len(known) :]]
+        return was_healed
 
     @torch.no_grad()
     def put_all(self, buffers: Mapping[str, Tensor]) -> None:
@@ -157,13 +159,32 @@ class WeightAverage(Part):
 
     def _tensors(self) -> list[Tensor]:
         """Return the statistics of BatchNorm, then the weights: added groups come last."""
-        if self._layers is None or len(self._means) == 0:
-            self._layers = [] if self._model is None else _norms(self._model)
-        layers = self._layers
-        statistics = [t for layer in layers for t in (layer.running_mean, layer.running_var)]
-        return [t for t in statistics if t is not None] + [
+        self._find_layers()
+        return self._statistics() + [
             p for p in parameters_of(self._base) if p.is_floating_point() or p.is_complex()
         ]
+
+    def _find_layers(self) -> None:
+        if self._layers is None or len(self._means) == 0:
+            self._layers = [] if self._model is None else _norms(self._model)
+
+    def _statistics(self) -> list[Tensor]:
+        found = [t for layer in self._layers or () for t in (layer.running_mean, layer.running_var)]
+        return [t for t in found if t is not None]
+
+    def heal(self) -> bool:
+        """Begin the statistics of layers anew whose values are not finite; tell if there were any.
+
+        One huge value in a minibatch is enough: weights and loss stay finite, and every evaluation
+        after it is of no use.
+        """
+        self._find_layers()
+        if are_finite(self._statistics()):
+            return False
+        for layer in self._layers or ():
+            if not are_finite(t for t in (layer.running_mean, layer.running_var) if t is not None):
+                layer.reset_running_stats()
+        return True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""

@@ -73,10 +73,24 @@ class LossGuard(Part):
         """The part of the rate that is left."""
         return _CUT**self._cuts
 
-    def keep(self) -> None:
-        """Take in the present weights and buffers as sound ones."""
-        self.average.add()
+    def begin(self) -> None:
+        """Take in the weights that the run goes on from.
+
+        Raises:
+            NonFiniteLossError: if they are none to go back to.
+        """
+        if not weights_are_finite(self._base):
+            raise NonFiniteLossError(
+                "SelfTuner.step: the weights must be finite, got NaN or infinity in at least one "
+                "of them; look at how they are initialised or loaded"
+            )
+        self.keep()
+
+    def keep(self) -> bool:
+        """Take in the present weights and buffers as sound ones; tell what `average.add` tells."""
+        was_healed = self.average.add()
         self._buffers = {name: buffer.clone() for name, buffer in self._live_buffers()}
+        return was_healed
 
     def _live_buffers(self) -> list[tuple[str, Tensor]]:
         named = () if self._model is None else self._model.named_buffers()
@@ -117,13 +131,15 @@ class LossGuard(Part):
             self._go_back(math.nan, step, rate)  # the loss does not show it, or is not known
             return False
         self._sound += 1
-        self.keep()
+        if self.keep():
+            self._history.say(step, "the running statistics of BatchNorm broke: they begin anew")
         return True
 
     def end(self, step: int, rate: float) -> None:
         """Leave no broken weights behind at the last step of a plan: nobody looks after it."""
         if not weights_are_finite(self._base):
             self._go_back(math.nan, step, rate)
+        self.average.heal()
 
     def _may_cut(self, loss: float, step: int) -> bool:
         """Tell whether the rate may be cut once more; a loss that is finite can be lived with."""

@@ -66,7 +66,7 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
     """
     plain: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
     for t in tensors:
-        if type(t) in _PLAIN:
+        if type(t) in _PLAIN and not t.is_complex():  # not every kind of those has a sum
             plain.setdefault((t.device, t.dtype), []).append(t.detach())
         elif not gathered(t.isfinite().all()):
             return False

@@ -297,7 +297,7 @@ class SelfTuner(OptimizerWrapper):
         if setting is not None:
             self._held.write(setting, self._guard.share)
             self._intake.end_replays()
-            self._guard.keep()
+            self._guard.begin()
             self._held.setting = setting  # last: an interrupt before it has all of it done again
 
     def _plain_step(self, losses: list[Tensor]) -> None:

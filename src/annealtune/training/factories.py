@@ -3,10 +3,12 @@
 Imports nothing heavy, so that a typo is answered at once.
 """
 
+import contextlib
 import importlib
 import inspect
-from collections.abc import Callable
-from pathlib import PurePath
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
 from typing import NamedTuple
 
 from annealtune.errors import ConfigError, did_you_mean
@@ -47,7 +49,8 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
     """
     module_name, attribute = split_factory(key, name)
     try:
-        module = importlib.import_module(module_name)
+        with contained():
+            module = importlib.import_module(module_name)
     except Exception as error:  # the module is the user's: whatever it raises, say where
         hint = _as_module(name) or "; is its folder on PYTHONPATH?"
         raise ConfigError(
@@ -62,6 +65,29 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
             f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
         )
     return factory
+
+
+@contextlib.contextmanager
+def contained() -> Iterator[None]:
+    """Have a user's code neither end the program without a word nor move it elsewhere.
+
+    Raises:
+        RuntimeError: in place of what is no `Exception`, such as the SystemExit of ``sys.exit()``.
+    """
+    place: Path | None
+    try:
+        place = Path.cwd()
+    except FileNotFoundError:  # it was removed
+        place = None
+    try:
+        yield
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise RuntimeError(f"it ended with {in_one_line(error)}") from error
+    finally:
+        if place is not None:
+            os.chdir(place)
 
 
 def _as_module(name: str) -> str:
@@ -110,7 +136,10 @@ def keywords_of(factory: Callable[..., object]) -> Keywords:
     )
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return an exception as one line: its type and its text."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - a user's class that cannot even be printed
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -22,6 +22,7 @@ from annealtune.training.stopping import StopRequest
 from annealtune.training.storage import seal
 from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import read_json
+from annealtune.training.storage.noted_task import check_can_be_noted
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.tensorboard import EventFile
 from annealtune.training.world import World, check_processes, joined
@@ -118,6 +119,7 @@ class _Run:
         self.world = world
         self.command = command
         self.session = make_session(config, progress, world)
+        check_can_be_noted(self.session.task)
         self._restored_at: int | None = None
 
     def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:

@@ -52,7 +52,8 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     rate = _FIRST_TRY
     parameters = parameters_of(base)
     # The arms go far above the centre, and torch refuses what the weights' kind cannot hold.
-    possible = min(torch.finfo(p.dtype).max for p in parameters) / _FARTHEST**0.5
+    highest = (torch.finfo(p.dtype).max for p in parameters if p.dtype.is_floating_point)
+    possible = min(highest, default=math.inf) / _FARTHEST**0.5
     for _ in range(_TRIES):
         before.take(gradients=True)
         weights = [p.clone() for p in parameters]

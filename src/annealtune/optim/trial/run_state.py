@@ -255,6 +255,8 @@ def live_tensors(base: Optimizer, model: nn.Module | None) -> list[Tensor]:
 def _storage(tensor: Tensor) -> int:
     """Return where the values of a tensor, or of its shard here, lie; no values lie nowhere."""
     values = getattr(tensor, "_local_tensor", tensor)
+    if values.layout is not torch.strided:
+        return id(tensor)
     return values.untyped_storage().data_ptr() or id(tensor)
 
 

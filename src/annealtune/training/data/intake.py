@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from annealtune.training.factories import in_one_line
+from annealtune.training.factories import contained, in_one_line
 
 _PAIR = ("inputs", "targets")
 
@@ -84,7 +84,8 @@ def _read(what: str, samples: Any) -> Part:
     targets: list[Tensor] = []
     for number in range(count):
         try:
-            sample = samples[number]
+            with contained():
+                sample = samples[number]
         except Exception as error:  # the data set is the user's: whatever it raises, say where
             raise ValueError(f"{what}[{number}] failed: {in_one_line(error)}") from error
         if not isinstance(sample, tuple | list) or len(sample) != 2:
@@ -147,6 +148,8 @@ def _array(what: str, value: Any) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError as error:
         raise TypeError(f"{what} must be numbers in rows of one length: {error}") from None
+    if np.ma.is_masked(value):
+        raise TypeError(f"{what} must have no masked values; fill or leave them out in the factory")
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"{what} must be numbers, got {type(value).__name__} of {array.dtype}; turn text and "

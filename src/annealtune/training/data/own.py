@@ -21,6 +21,7 @@ CONTRACT = (
 # and their own number they are ids or amounts, and a model of that size would fill the memory.
 _SURELY_LABELS = 1_000
 _SURELY_TOKENS = 1_000_000
+_MOST_CLASSES = 1_000_000
 # Of grey images, those in colour, and those with transparency.
 _CHANNELS = (1, 3, 4)
 
@@ -91,8 +92,8 @@ def _is_count(value: Any) -> bool:
 _RULES: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "kind": (f"one of {', '.join(KINDS)}", lambda value: isinstance(value, str) and value in KINDS),
     "classes": (
-        "the names of the classes, or how many there are",
-        lambda value: _is_count(value) or are_names(value),
+        f"the names of the classes, or how many there are, up to {_MOST_CLASSES:,}",
+        lambda value: are_names(value) or (_is_count(value) and value <= _MOST_CLASSES),
     ),
     "vocabulary": ("how many tokens there are", _is_count),
     "length": ("how many tokens a window has", _is_count),
@@ -107,7 +108,7 @@ def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Datase
     for what, part in (("train", train), ("test", test)):
         if (
             part.inputs.ndim < 1
-            or len(part.inputs) == 0
+            or part.inputs.numel() == 0
             or part.inputs.shape[:1] != part.targets.shape[:1]
         ):
             raise ValueError(

@@ -8,7 +8,13 @@ from torch import Tensor, nn
 
 from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config.names import padded_size, parse
-from annealtune.training.factories import import_factory, in_one_line, is_factory, keywords_of
+from annealtune.training.factories import (
+    contained,
+    import_factory,
+    in_one_line,
+    is_factory,
+    keywords_of,
+)
 from annealtune.training.task import Task
 
 from .mlp import MLP
@@ -93,7 +99,8 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
     factory = import_factory("model", name)
     arguments = _asked_for(name, factory, task.told(input_shape))
     try:
-        net = factory(**arguments)
+        with contained():
+            net = factory(**arguments)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         call = ", ".join(f"{key}={value}" for key, value in arguments.items())
         raise ConfigError(
@@ -104,7 +111,23 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
         raise ConfigError(
             f"model = {name!r}: must return a torch.nn.Module, got {type(net).__name__}"
         )
+    _check_parts(name, net)
     return net
+
+
+def _check_parts(name: str, net: nn.Module) -> None:
+    """Check that there is something to train, and that all of it can be saved and written to."""
+    if not any(p.requires_grad for p in net.parameters()):
+        raise ConfigError(
+            f"model = {name!r}: must have a parameter to train, got none that requires a gradient"
+        )
+    for key, value in net.state_dict().items():
+        if not isinstance(value, Tensor) or value.is_inference():
+            kind = "a tensor of inference mode" if isinstance(value, Tensor) else type(value)
+            raise ConfigError(
+                f"model = {name!r}: its state_dict must hold plain tensors alone, got {kind} as "
+                f"{key!r}"
+            )
 
 
 def _asked_for(name: str, factory: Any, told: dict[str, Any]) -> dict[str, Any]:
@@ -133,7 +156,7 @@ def _check_output(name: str, net: nn.Module, task: Task) -> None:
     cuda = [device] if device.type == "cuda" else []
     what = "images" if task.is_image else "samples"
     try:
-        with torch.random.fork_rng(devices=cuda), torch.no_grad():
+        with contained(), torch.random.fork_rng(devices=cuda), torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *task.input_shape, dtype=task.dtype, device=device))
     except Exception as error:  # the net may be the user's: whatever it raises, say where
         raise ConfigError(

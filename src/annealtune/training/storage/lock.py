@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ class Lock:
     def __init__(self, run: Path) -> None:
         self._run = run
         self._held: tuple[int, int] | None = None
+        self._owner = 0
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -31,7 +33,7 @@ class Lock:
             self._run.mkdir(parents=True, exist_ok=True)
             lock = filelock.FileLock(self._run / LOCK, timeout=0)
             lock.acquire()
-            self._held = self._file()
+            self._held, self._owner = self._file(), os.getpid()
         except filelock.Timeout:
             raise RunError(
                 f"{self._run}: another process is working in this run directory; wait for it or "
@@ -54,6 +56,11 @@ class Lock:
         Raises:
             RunError: if the lock was removed, so that another process may have taken it.
         """
+        if self._held is not None and self._owner != os.getpid():
+            raise RunError(
+                f"{self._run}: this process is a copy of the one that works here, made by os.fork "
+                "in the code of a model or a data set; it wrote nothing"
+            )
         if self._held is not None and self._file() != self._held:
             raise RunError(
                 f"{self._run}: its {LOCK} was removed while the run went on, so that another "

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from annealtune.errors import RunError
+from annealtune.errors import DataError, RunError
+from annealtune.training.plain_data import parse_json
 from annealtune.training.task import Task
 
-from .files import read_json, write_json
+from .files import json_text, read_json, write_json
 from .forms import check_task
 
 
@@ -24,6 +25,20 @@ def read_task(path: Path) -> Task | None:
         return Task.from_dict(content)
     except (TypeError, ValueError) as error:
         raise RunError(f"{path}: does not describe a task: {error}") from None
+
+
+def check_can_be_noted(task: Task) -> None:
+    """Check, before anything is written, that a task can be read again once it is.
+
+    Raises:
+        DataError: if not: names that no file can hold, more axes or values than there may be.
+    """
+    try:
+        check_task(parse_json(json_text(task.to_dict())))
+    except ValueError as error:
+        raise DataError(
+            f"the data cannot be written down for those who use the model later: {error}"
+        ) from None
 
 
 def note_task(path: Path, task: Task) -> None:

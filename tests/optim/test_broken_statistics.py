@@ -1,0 +1,119 @@
+"""Running statistics of BatchNorm that one minibatch breaks, and tensors of unusual kinds."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import SGDSA, EmbeddedTuner, NonFiniteLossError, SelfTuner
+from annealtune.optim.parameters import are_finite
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2)
+
+
+TUNERS = {
+    "SelfTuner": lambda model: SelfTuner(adamw(model), model=model, total_steps=300),
+    "EmbeddedTuner": lambda model: EmbeddedTuner(
+        adamw(model), model=model, total_steps=300, average=True
+    ),
+    "SGDSA": lambda model: SGDSA(model, total_steps=300, average=True),
+}
+
+
+@pytest.mark.parametrize("when", [3, 200])  # in the race, and after it
+@pytest.mark.parametrize("tuner", TUNERS)
+def test_one_huge_value_does_not_spoil_the_rest(tuner, when):
+    """The variance overflows; weights, loss and gradient stay finite."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1))
+    optimizer = TUNERS[tuner](model)
+    inputs = torch.randn(64, 3)
+    targets = inputs.sum(1, keepdim=True)
+    for step in range(300):
+        given = inputs.clone()
+        given[0, 0] = 1e25 if step == when else given[0, 0]
+
+        def closure(given=given):
+            optimizer.zero_grad()
+            loss = F.mse_loss(model(given), targets)
+            loss.backward()
+            return loss
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            optimizer.step(closure)
+    model.eval()
+    with torch.no_grad():
+        assert F.mse_loss(model(inputs), targets) < 0.05
+        with optimizer.averaged():
+            assert F.mse_loss(model(inputs), targets) < 0.05
+    if tuner == "SelfTuner" and when == 200:
+        assert any("BatchNorm broke" in event.text for event in optimizer.history.events)
+
+
+@pytest.mark.parametrize("steps", [60, 400])  # too few for a race, and enough
+def test_weights_that_are_broken_from_the_start_are_an_error(steps):
+    net = nn.Embedding(5, 2)
+    net.weight.data[4, 0] = torch.nan  # a row that no minibatch uses
+    optimizer = SelfTuner(adamw(net), model=net, total_steps=steps)
+
+    def train():
+        for _ in range(steps):
+            optimizer.step(lambda: net(torch.tensor([0, 1])).square().sum())
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(NonFiniteLossError, match="must be finite"):
+            train()
+
+
+class Graph(nn.Module):
+    """A linear layer over neighbours, and a number of steps that is no weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("adjacency", torch.eye(6).to_sparse())
+        self.linear = nn.Linear(3, 1)
+        self.steps = nn.Parameter(torch.ones(1, dtype=torch.int64), requires_grad=False)
+
+    def forward(self, nodes):
+        return self.linear(torch.sparse.mm(self.adjacency, nodes))
+
+
+def test_a_race_with_a_sparse_buffer_and_a_whole_number(tmp_path):
+    torch.manual_seed(0)
+    net = Graph()
+    base = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimizer = SelfTuner(base, model=net, total_steps=400)
+    nodes = torch.randn(6, 3)
+    for _ in range(60):
+        optimizer.step(lambda: F.mse_loss(net(nodes), nodes.sum(1, keepdim=True)))
+    assert len(optimizer.races) >= 1
+    assert net.linear.weight.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
+)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_one_element_of_many(dtype, value):
+    many = torch.full((3, 7, 5), 1e4).to(dtype).to(memory_format=torch.contiguous_format)
+    assert are_finite([many, torch.ones(2, dtype=dtype), torch.empty(0, dtype=dtype)])
+    for place in ((0, 0, 0), (1, 3, 2), (2, 6, 4)):
+        broken = many.clone()
+        broken[place] = value
+        assert not are_finite([many, broken])
+        assert not are_finite([broken.permute(2, 0, 1)])
+
+
+def test_elements_whose_sum_is_infinite_are_finite():
+    assert are_finite([torch.full((9,), 3e38), torch.full((70_000,), 6e4, dtype=torch.float16)])
+    assert not are_finite([torch.tensor([torch.inf, -torch.inf])])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that this kind is experimental
+        half = torch.zeros(2, dtype=torch.complex32)
+    assert are_finite([half])
