@@ -7,7 +7,7 @@ import copy
 import math
 import random
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies.registry import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.part import Part
+from annealtune.optim.part import Part, way_back_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import StepInfo, Tally
 from annealtune.search import generator
@@ -245,11 +245,22 @@ class AnnealingState(Part):
                 f"of strategy and temperature as {self.strategy!r}, got {kind or 'a state'} with "
                 f"{state['strategy']!r}, where {error} is missing"
             ) from None
-        restore_generator(self.rng, state)
+        self.rng = restored_generator(state)
         self.step = state["step"]
         self.tally.load_state_dict(state["tally"])
         self._has_cooled = state.get("has_cooled", True)  # version 0.1 did not say
-        self.recent.clear()
+        self.recent = collections.deque(maxlen=self.recent.maxlen)
+
+    def way_back(self) -> Callable[[], None]:
+        """Return a function that makes it what it is now, the strategy by its own state."""
+        go_back = way_back_of(self, self.tally)
+        strategy = copy.deepcopy(self.strategy.state_dict())
+
+        def both() -> None:
+            go_back()
+            self.strategy.load_state_dict(strategy)
+
+        return both
 
     def _refuse_other_settings(self, tally: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Refuse the counts of another H: they list all of it from the start."""
@@ -271,9 +282,11 @@ def saved_generator(rng: random.Random) -> dict[str, Any]:
     return {"random": torch.tensor(words, dtype=torch.int64), "next_gauss": next_gauss}
 
 
-def restore_generator(rng: random.Random, state: Mapping[str, Any]) -> None:
-    """Put a generator where it was saved."""
+def restored_generator(state: Mapping[str, Any]) -> random.Random:
+    """Return a generator that stands where one was saved."""
+    rng = random.Random(0)
     generator.restore(rng, [rng.VERSION, state["random"].tolist(), state.get("next_gauss")])
+    return rng
 
 
 def choose_strategy(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from annealtune.optim.evaluation.guards import is_out_of_reach
 from annealtune.optim.history import History
 from annealtune.optim.loss_watch import LossWatch
 from annealtune.optim.parameters import weights_are_finite
-from annealtune.optim.part import Part
+from annealtune.optim.part import Part, way_back_of
 
 # What is left of the rate, and how often it may be cut.
 _CUT, _MOST_CUTS = 0.25, 20
@@ -189,6 +189,10 @@ class LossGuard(Part):
         self._cuts, self._sound = state["cuts"], state["sound"]
         self.average.load_state_dict(state)
         self._buffers = dict(state["buffers"])
+
+    def way_back(self) -> Callable[[], None]:
+        """Return a function that makes it what it is now, watch and average too."""
+        return way_back_of(self, self._watch, self.average)
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.neighborhood import restored
 from annealtune.optim.annealing_state import AnnealingState
 from annealtune.optim.options.controls import Controls
-from annealtune.optim.part import Part
+from annealtune.optim.part import Part, way_back_of
 
 
 class Pick(Part):
@@ -79,3 +79,14 @@ class Pick(Part):
         self.ahead = None if picked is None else restored(picked)
         if self.ahead is not None:
             self._controls.turn_loop(self.ahead)
+
+    def way_back(self) -> Callable[[], None]:
+        """Return a function that makes it what it is now, and the loop's options too."""
+        go_back = way_back_of(self, self._controls)
+        present = self._controls.present()
+
+        def both() -> None:
+            self._controls.rest(present)
+            go_back()
+
+        return both

@@ -92,7 +92,7 @@ def _are_equal(one: Tensor, other: Tensor) -> bool:
     return bool(gathered(((one == other) | (one.isnan() & other.isnan())).all()))
 
 
-def check(owner: str, base: Optimizer, state: Mapping[str, Any]) -> None:
+def check(owner: str, base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
     """Refuse the weights of another model.
 
     Raises:
@@ -100,7 +100,8 @@ def check(owner: str, base: Optimizer, state: Mapping[str, Any]) -> None:
     """
     own = [p.shape for p in parameters_of(base)]
     given = [value.shape for value in state["parameters"]]
-    if own != given:
+    pairs = _pairs(base, model, state) if own == given else ()
+    if own != given or any(tensor.shape != value.shape for tensor, value in pairs):
         raise ValueError(
             f"{owner}.load_state_dict: the weights must be those of the same model, here "
             f"{len(own)} tensors, got {len(given)} or of other shapes"
@@ -109,11 +110,26 @@ def check(owner: str, base: Optimizer, state: Mapping[str, Any]) -> None:
 
 @torch.no_grad()
 def restore(base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
-    """Write them back."""
-    for parameter, value in zip(parameters_of(base), state["parameters"], strict=True):
-        parameter.copy_(value)
+    """Write them back, all or none."""
+    pairs = _pairs(base, model, state)
+    before = guards.Weights(tensor for tensor, _ in pairs)
+    try:
+        for tensor, value in pairs:
+            tensor.copy_(value)
+    except BaseException:
+        before.put_back()
+        raise
+    finally:
+        guards.show_new_weights(modules_of(model))
+
+
+def _pairs(
+    base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return the live weights and buffers with what was saved of them."""
     buffers: dict[str, Tensor] = {} if model is None else dict(model.named_buffers())
-    for name, value in state["buffers"].items():
-        if name in buffers:
-            buffers[name].copy_(value)
-    guards.show_new_weights(modules_of(model))
+    saved = state["buffers"].items()
+    return [
+        *zip(parameters_of(base), state["parameters"], strict=True),
+        *((buffers[name], value) for name, value in saved if name in buffers),
+    ]

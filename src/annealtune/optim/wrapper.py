@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from torch import nn
@@ -14,7 +14,7 @@ from annealtune.optim.averaging import WeightAverage
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.part import Part
+from annealtune.optim.part import Part, way_back_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trained_weights import PutAside
 
@@ -23,6 +23,8 @@ from annealtune.optim.trained_weights import PutAside
 STATE_KEY = "annealtune"
 # The key therein of weights that are trained, where the model held their average.
 _TRAINED = "trained_weights"
+# The key therein of the class that saved it; not in version 0.2.0.
+_CLASS = "class"
 # What may be called between eval() and train().
 _ALLOWED_IN_EVALUATION = ("state_dict", "load_state_dict", "__getstate__")
 
@@ -118,7 +120,7 @@ class OptimizerWrapper(Optimizer):
         for before in self._optimizer_state_dict_pre_hooks.values():
             before(self)
         state = self.base.state_dict()
-        own: dict[str, Any] = {}
+        own: dict[str, Any] = {_CLASS: self._family}
         for part in self._parts:
             own.update(part.state_dict())
         if self._evaluation is not None and not self._evaluation.is_overwritten():
@@ -135,32 +137,69 @@ class OptimizerWrapper(Optimizer):
         the state dict.
 
         Raises:
-            ValueError: if it does not fit the groups or a part.
+            ValueError: if `state_dict` did not return it, or it does not fit the groups or a part.
         """
         self._refuse_pending("load_state_dict")
+        if not isinstance(state_dict, Mapping):
+            raise self._no_state(f"a {type(state_dict).__name__}")
         state_dict = state_dict.copy()  # hooks may write into it
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
-        own = next((g[STATE_KEY] for g in state_dict["param_groups"] if STATE_KEY in g), None)
-        if own is not None:
-            for part in self._parts:
-                part.check(own)
-            if _TRAINED in own:
-                trained_weights.check(type(self).__name__, self.base, own[_TRAINED])
-        bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in state_dict["param_groups"]]
-        self.base.load_state_dict({**state_dict, "param_groups": bare})
+        try:
+            with ExitStack() as undo:
+                for part in self._parts:
+                    undo.callback(part.way_back())
+                undo.callback(way_back_of(self.base))
+                self._load(state_dict)
+                undo.pop_all()
+        except Exception as error:
+            if str(error).startswith((type(self).__name__, self._family)):
+                raise  # said in our words
+            found = f"one that fails by {type(error).__name__}: {error}"
+            raise self._no_state(found) from error
         if self._evaluation is not None:
             assert self._average is not None
             self._average.pending = ""
             self._evaluation = None
+        for after in self._optimizer_load_state_dict_post_hooks.values():
+            after(self)
+
+    def _load(self, state_dict: dict[str, Any]) -> None:
+        """Check and load both; what fails in the middle is for the caller to undo."""
+        groups = state_dict["param_groups"]
+        own = next((g[STATE_KEY] for g in groups if STATE_KEY in g), None)
+        if own is not None:
+            if own.get(_CLASS, self._family) != self._family:
+                raise self._no_state(f"that of {own[_CLASS]!r}")
+            for part in self._parts:
+                part.check(own)
+            if _TRAINED in own:
+                trained_weights.check(type(self).__name__, self.base, self.model, own[_TRAINED])
+        bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in groups]
+        options = [self.base.defaults.keys() & group.keys() for group in self.base.param_groups]
+        self.base.load_state_dict({**state_dict, "param_groups": bare})
+        for names, group in zip(options, self.base.param_groups, strict=True):
+            if missing := names - group.keys():
+                kind = type(self.base).__name__
+                raise self._no_state(f"a group without {', '.join(sorted(missing))} of {kind}")
         if own is not None:
             for part in self._parts:
                 part.load_state_dict(own)
-            if _TRAINED in own:
-                trained_weights.restore(self.base, self.model, own[_TRAINED])
         self._renew_parts()
-        for after in self._optimizer_load_state_dict_post_hooks.values():
-            after(self)
+        if own is not None and _TRAINED in own:
+            trained_weights.restore(self.base, self.model, own[_TRAINED])
+
+    @property
+    def _family(self) -> str:
+        """The class whose states can be loaded: ours, or the one that it is derived from."""
+        lineage = [c for c in type(self).__mro__ if issubclass(c, OptimizerWrapper)]
+        return lineage[-2].__name__
+
+    def _no_state(self, found: str) -> ValueError:
+        owner = type(self).__name__
+        return ValueError(
+            f"{owner}.load_state_dict: must be what state_dict() of {owner} returned, got {found}"
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         self._refuse_pending("__getstate__")

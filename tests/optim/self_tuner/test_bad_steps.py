@@ -235,6 +235,6 @@ class TestAnotherState:
         refused(
             loop,
             ValueError,
-            "must come from a SelfTuner",
+            "of SelfTuner returned, got that of 'EmbeddedTuner'",
             lambda: loop.optimizer.load_state_dict(state),
         )

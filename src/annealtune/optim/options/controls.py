@@ -147,6 +147,10 @@ class Controls:
         """Return the loop's options as they are outside of a step."""
         return {name: self._loop_before.get(name, o.read()) for name, o in self._loop.items()}
 
+    def present(self) -> dict[str, Any]:
+        """Return the loop's options as they are now."""
+        return {name: option.read() for name, option in self._loop.items()}
+
     def check_resting(self, values: Mapping[str, Any]) -> None:
         """Refuse what `resting` returned elsewhere; nothing at all is of an older version."""
         if values and values.keys() != self._loop.keys():

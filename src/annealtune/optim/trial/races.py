@@ -16,7 +16,7 @@ from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race import Allowance, allowance, upward_belief
 from annealtune.annealing.race_info import RaceInfo, numbered
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.annealing_state import restore_generator, saved_generator
+from annealtune.optim.annealing_state import restored_generator, saved_generator
 from annealtune.optim.evaluation.guards import Buffers, rewound
 from annealtune.optim.evaluation.minibatch import Minibatch
 from annealtune.optim.history import History
@@ -314,13 +314,15 @@ class Races(Part):
                 f"neighborhood, here {own}, got {settings}"
             )
         if state["race"] is not None:
-            check_state(self._base, self._model, state["race"]["arms"]["origin"])
+            arms = state["race"]["arms"]
+            for arm in (arms["origin"], *arms["idle"].values()):
+                check_state(self._base, self._model, arm)
             self._lanes.check(tuple(state["race"].get("lane", (0, 1))))  # not in the first 0.2
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         state = state["races"]
-        restore_generator(self._rng, state)
+        self._rng = restored_generator(state)
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
         self.infos = numbered(state["infos"])

@@ -201,14 +201,15 @@ def check_state(base: Optimizer, model: nn.Module | None, state: Mapping[str, An
     shards, saved_shards = ([_shards(w) for w in ws] for ws in (_weights(base), state["weights"]))
     if shards != saved_shards and len(shards) == len(saved_shards):
         raise ValueError(
-            "load_state_dict: the state of a race must come from a run that was sharded over as "
-            f"many processes, here {shards[0]}, got {saved_shards[0]}; load it as it was saved, or "
-            "save between races: opt.is_racing tells"
+            "SelfTuner.load_state_dict: the state of a race must come from a run that was sharded "
+            f"over as many processes, here {shards[0]}, got {saved_shards[0]}; load it as it was "
+            "saved, or save between races: opt.is_racing tells"
         )
     if [w.shape for w in state["weights"]] != own or not same_buffers:
         raise ValueError(
-            "load_state_dict: the state of a race must come from a run with the same weights "
-            f"and buffers, here {len(own)} weights, got {len(state['weights'])} of other shapes"
+            "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
+            f"weights and buffers, here {len(own)} weights, got {len(state['weights'])} of other "
+            "shapes"
         )
 
 

@@ -1,0 +1,308 @@
+"""A state is loaded as a whole, or it is refused in our words and nothing is changed."""
+
+import copy
+import math
+import random
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from annealtune import SGDSA, Attribute, EmbeddedTuner, SelfTuner, StochasticSA, grid
+
+MISSING = object()
+VALUES = [
+    MISSING,
+    None,
+    "x",
+    b"z",
+    -1,
+    math.nan,
+    10**30,
+    True,
+    [],
+    {},
+    {"a": 1},
+    torch.zeros(2, 3),
+]
+
+
+def self_tuner(net):
+    return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), model=net, total_steps=200)
+
+
+def short_self_tuner(net):
+    return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), model=net, total_steps=150)
+
+
+def embedded(net):
+    base = torch.optim.AdamW(net.parameters(), lr=0.01)
+    return EmbeddedTuner(base, model=net, strategy="tabu", total_steps=50, average=True)
+
+
+def sgd_sa(net):
+    loop = {"drop": Attribute("p", net.drop)}
+    return SGDSA(net, grid(lr=[5.0, 0.1], drop=[0.1, 0.3]), loop=loop, epochs=4, average=True)
+
+
+def stochastic_sa(net):
+    return StochasticSA(net, preset="paper-code", batch_size=16)
+
+
+# Optimizers, the step at which the state is taken, and the one at which the receiver stands.
+CASES = {
+    "in a race": (self_tuner, 5, 3),
+    "after a race": (short_self_tuner, 25, 20),
+    "from a race": (short_self_tuner, 3, 20),
+    "into a race": (short_self_tuner, 20, 3),
+    "before a race": (self_tuner, 5, 0),
+    "embedded": (embedded, 5, 3),
+    "SGD-SA": (sgd_sa, 5, 3),
+    "stochastic SA": (stochastic_sa, 5, 3),
+}
+
+
+def train(net, optimizer, batches):
+    for x, y in batches:
+        optimizer.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+
+
+@pytest.fixture
+def begun(make_net, make_batches):
+    def begun(make, steps, seed=0):
+        net = make_net(seed)
+        optimizer = make(net)
+        train(net, optimizer, make_batches(steps, seed=seed))
+        if make is sgd_sa:
+            optimizer.prepare()  # a setting waits for its step, and the loop has its options
+        return net, optimizer
+
+    return begun
+
+
+@pytest.fixture
+def everything(bits):
+    """What a load could change, bit for bit; what is no part of a state, by identity."""
+
+    def everything(net, optimizer):
+        return (
+            bits(net.state_dict()),
+            bits(optimizer.state_dict()),
+            (net.drop.p, getattr(optimizer, "last_step", None)),
+            [id(group) for group in optimizer.param_groups],
+            [id(value) for entry in optimizer.state.values() for value in entry.values()],
+            torch.get_rng_state().tolist(),
+        )
+
+    return everything
+
+
+@pytest.fixture
+def refused(everything):
+    """Expect a refusal in our words that changes nothing; return what it says."""
+
+    def refused(net, optimizer, state):
+        before = everything(net, optimizer)
+        name = type(optimizer).__name__
+        with pytest.raises((ValueError, TypeError), match=f"^{name}") as raised:
+            optimizer.load_state_dict(state)
+        assert everything(net, optimizer) == before
+        return str(raised.value)
+
+    return refused
+
+
+def own(state):
+    return state["param_groups"][0]["annealtune"]
+
+
+def places(value, path=()):
+    """Return the path of every entry; of a long list that of the first few."""
+    yield path
+    if isinstance(value, dict):
+        for key in value:
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, list | tuple):
+        for index in range(min(len(value), 4)):
+            yield from places(value[index], (*path, index))
+
+
+def damaged(state, path, value):
+    """Return a state with another entry at one place; the rest of it is shared."""
+    if not path:
+        return value
+    key, *rest = path
+    entries = dict(state) if isinstance(state, dict) else dict(enumerate(state))
+    entries[key] = damaged(entries[key], rest, value)
+    if entries[key] is MISSING:
+        del entries[key]
+    return entries if isinstance(state, dict) else type(state)(entries.values())
+
+
+def error_of(optimizer, state):
+    """Load a state; return what is said against it, if anything is."""
+    try:
+        optimizer.load_state_dict(state)
+    except (ValueError, TypeError) as error:
+        return str(error)
+
+
+def check_damages(begun, everything, make_batches, case, count=None):
+    make, saved_at, loaded_at = CASES[case]
+    state = begun(make, saved_at)[1].state_dict()
+    spare = begun(make, loaded_at, seed=1)
+    receiver = copy.deepcopy(spare)
+    before = everything(*receiver)
+    damages = [(path, value) for path in places(state) for value in VALUES]
+    damages = [(path, value) for path, value in damages if path or value is not MISSING]
+    if count is not None:
+        damages = random.Random(case).sample(damages, count)
+    refusals = 0
+    for path, value in damages:
+        said = error_of(receiver[1], damaged(copy.deepcopy(state), path, value))
+        if said is None:
+            receiver = copy.deepcopy(spare)
+            before = everything(*receiver)
+        else:
+            assert said.startswith(type(receiver[1]).__name__), (path, value)
+            assert everything(*receiver) == before, (path, value)
+            refusals += 1
+    assert refusals > len(damages) / 5
+    after = make_batches(3, seed=2)
+    for run in (receiver, spare):  # as if it had never been tried
+        torch.manual_seed(3)
+        train(*run, after)
+    assert everything(*receiver)[:3] == everything(*spare)[:3]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_damage_anywhere(begun, everything, make_batches, case):
+    check_damages(begun, everything, make_batches, case, count=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_every_damage_everywhere(begun, everything, make_batches, case):
+    check_damages(begun, everything, make_batches, case)
+
+
+def test_the_cases_are_what_they_are_called(begun):
+    for steps, is_racing in ((3, True), (20, False), (25, False)):
+        assert begun(short_self_tuner, steps)[1].is_racing == is_racing
+        assert begun(short_self_tuner, steps, seed=1)[1].is_racing == is_racing
+    assert begun(self_tuner, 7)[1].is_racing
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_whole_state_is_loaded(begun, bits, case):
+    make, saved_at, loaded_at = CASES[case]
+    state = begun(make, saved_at)[1].state_dict()
+    for key in (None, "class"):  # version 0.2.0 did not write it
+        _, optimizer = begun(make, loaded_at, seed=1)
+        given = copy.deepcopy(state)
+        own(given).pop(key, None)
+        optimizer.load_state_dict(given)
+        assert bits(optimizer.state_dict()) == bits(state)
+
+
+def test_a_part_of_the_guard_is_missing(begun, refused):
+    state = begun(self_tuner, 7)[1].state_dict()
+    del own(state)["guard"]["watch"]
+    net, tuner = begun(self_tuner, 2, seed=1)
+    said = refused(net, tuner, state)
+    assert said == (
+        "SelfTuner.load_state_dict: must be what state_dict() of SelfTuner returned, got one that "
+        "fails by KeyError: 'watch'"
+    )
+    assert tuner.steps == 2
+
+
+@pytest.mark.parametrize("steps", [0, 3, 25])
+def test_an_idle_arm_of_another_shape(begun, refused, steps):
+    state = begun(short_self_tuner, 3)[1].state_dict()
+    idle = own(state)["races"]["race"]["arms"]["idle"]
+    idle[max(idle)]["weights"][0] = torch.zeros(9)
+    assert "the same weights" in refused(*begun(short_self_tuner, steps, seed=1), state)
+
+
+MAKERS = [self_tuner, embedded, sgd_sa, stochastic_sa]
+
+
+@pytest.mark.parametrize("has_class", [True, False], ids=["now", "0.2.0"])
+@pytest.mark.parametrize("receiver", MAKERS)
+@pytest.mark.parametrize("giver", MAKERS)
+def test_a_state_of_another_class(begun, refused, giver, receiver, has_class):
+    if giver is receiver:
+        return
+    state = begun(giver, 4)[1].state_dict()
+    if not has_class:
+        del own(state)["class"]
+    refused(*begun(receiver, 3, seed=1), state)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_a_state_over_another_base(begun, refused, momentum):
+    def over_sgd(net):
+        base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum)
+        return SelfTuner(base, model=net, total_steps=200)
+
+    for giver, receiver in ((over_sgd, self_tuner), (self_tuner, over_sgd)):
+        refused(*begun(receiver, 2, seed=1), begun(giver, 4)[1].state_dict())
+
+
+def test_a_bare_state_of_another_base(begun, refused):
+    net, tuner = begun(self_tuner, 2)
+    state = torch.optim.SGD(net.parameters(), lr=0.1).state_dict()
+    assert "a group without betas, eps of AdamW" in refused(net, tuner, state)
+
+
+def test_an_embedded_tuner_over_sgd_is_what_sgd_sa_is(begun, bits):
+    def plain(net):
+        base = torch.optim.SGD(net.parameters(), lr=5.0)
+        return EmbeddedTuner(base, model=net, neighborhood=grid(lr=[5.0, 0.1]), epochs=4)
+
+    class Derived(SGDSA):
+        """A class of the user's own."""
+
+    state = begun(plain, 4)[1].state_dict()
+    for kind in (SGDSA, Derived):
+        _, tuner = begun(lambda net, kind=kind: kind(net, grid(lr=[5.0, 0.1]), epochs=4), 2)
+        tuner.load_state_dict(state)
+        assert bits(tuner.state_dict()) == bits(state)
+
+
+@pytest.mark.parametrize("make", [short_self_tuner, embedded])
+@pytest.mark.parametrize(
+    "place", [("parameters", 0), ("parameters", 3), ("buffers", "norm.running_var"), ("buffers",)]
+)
+def test_trained_weights_that_are_damaged(begun, refused, bits, make, place):
+    _, giver = begun(make, 25)
+    giver.eval()
+    state = giver.state_dict()
+    assert own(state)["trained_weights"]
+    path = ("param_groups", 0, "annealtune", "trained_weights", *place)
+    # The last one has no values, and the right shape but for the first place.
+    for value in (None, "x", torch.zeros(()), torch.zeros(2, 3), torch.zeros(12, device="meta")):
+        net, tuner = begun(make, 22, seed=1)
+        trained = bits(net.state_dict())
+        refused(net, tuner, damaged(state, path, value))
+        tuner.eval()
+        assert bits(net.state_dict()) != trained
+        refused(net, tuner, damaged(state, path, value))
+        tuner.train()  # is still to come
+        assert bits(net.state_dict()) == trained
+
+
+def test_an_interrupt_is_undone_and_goes_on(begun, everything, monkeypatch):
+    state = begun(self_tuner, 5)[1].state_dict()
+    net, tuner = begun(self_tuner, 3, seed=1)
+    before = everything(net, tuner)
+
+    def interrupt(state):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuner.history, "load_state_dict", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        tuner.load_state_dict(state)
+    monkeypatch.undo()
+    assert everything(net, tuner) == before
