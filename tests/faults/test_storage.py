@@ -327,10 +327,14 @@ class TestLostStreams:
         assert "No space left" in finished.err
 
 
+# Whoever runs the tests may have been started by nohup.
+HEEDED = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+
+
 class TestSignals:
     @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
     def test_saves_and_leaves(self, program, at_call, flags, place, undisturbed, outcome, number):
-        left = program(*flags, setup=at_call(END, 2, number))
+        left = program(*flags, setup=HEEDED + at_call(END, 2, number))
         assert left.code == 128 + number
         assert f"{number.name}: saved run at step" in left.err
         assert program(*flags, "--resume").code == 0
@@ -346,7 +350,7 @@ class TestSignals:
         self, program, at_call, flags, place, number
     ):
         target = "annealtune.training.runs:make_session"
-        left = program(*flags, setup=at_call(target, 1, number))
+        left = program(*flags, setup=HEEDED + at_call(target, 1, number))
         assert left.code == 128 + number
         assert (
             left.err

@@ -165,7 +165,7 @@ def loop(model, optimizer, x, y, step, steps):
 
 
 @pytest.mark.parametrize("name", BASES)
-@pytest.mark.parametrize("batch", [4, 1024])
+@pytest.mark.parametrize("batch", [4, pytest.param(1024, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rate", [0.01, 1e6])
 def test_a_run_needs_one_more_copy_of_weights_and_state(name, batch, rate):
     x, y = torch.randn(batch, 128), torch.randint(8, (batch,))

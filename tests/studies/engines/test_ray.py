@@ -99,6 +99,7 @@ def test_real_runs_are_those_of_the_local_engine_bit_for_bit(
     assert outcome(place / "study") == outcome(place / "local")
 
 
+@pytest.mark.slow
 def test_a_study_begun_with_the_local_engine_goes_on_with_ray(go, plan, recorder, place):
     run_study(plan(), place / "study", LocalEngine(2, FAKE_PROGRAM), recorder, StopRequest())
     recorder.events.clear()
@@ -144,6 +145,7 @@ def test_a_failing_run_is_a_row_and_the_others_go_on(go, plan, recorder):
     assert recorder.names("retried") == ["sgd seed 1"]
 
 
+@pytest.mark.slow
 def test_a_stop_saves_everything_and_the_next_call_goes_on(go, plan, recorder, place):
     stop = StopRequest()
 

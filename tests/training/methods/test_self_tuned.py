@@ -310,22 +310,27 @@ def test_compiled_it_is_the_same_run(undisturbed, racing, outcome, monkeypatch):
     assert outcome(racing(compile=True)) == undisturbed(**RACING)
 
 
+KILLS = [
+    (MOVE, 11, 1),
+    ("annealtune.optim.trial.races:Races._finish", 1, 1),
+    ("annealtune.training.session:evaluate", 2, 1),  # with the average in the model
+]
+MORE_KILLS = [
+    (MOVE, 2, 1),  # before there is any checkpoint
+    (MOVE, 4, 1),  # first arm of the second minibatch
+    (MOVE, 20, 3),  # in the second epoch
+    ("annealtune.optim.trial.arms:Arms.start_again", 1, 2),
+    ("annealtune.optim.trial.arms:RunState.exchange", 9, 1),
+    ("annealtune.optim.self_tuner:SelfTuner._plain_step", 1, 4),
+    ("annealtune.optim.loss_guard:LossGuard.is_sound", 9, 5),
+    ("annealtune.training.session:Session.end_epoch", 1, 100),
+]
+
+
 class TestKilled:
     @pytest.mark.parametrize(
         ("target", "count", "every"),
-        [
-            (MOVE, 2, 1),  # before there is any checkpoint
-            (MOVE, 4, 1),  # first arm of the second minibatch
-            (MOVE, 11, 1),
-            (MOVE, 20, 3),  # in the second epoch
-            ("annealtune.optim.trial.races:Races._finish", 1, 1),
-            ("annealtune.optim.trial.arms:Arms.start_again", 1, 2),
-            ("annealtune.optim.trial.arms:RunState.exchange", 9, 1),
-            ("annealtune.optim.self_tuner:SelfTuner._plain_step", 1, 4),
-            ("annealtune.optim.loss_guard:LossGuard.is_sound", 9, 5),
-            ("annealtune.training.session:Session.end_epoch", 1, 100),
-            ("annealtune.training.session:evaluate", 2, 1),  # with the average in the model
-        ],
+        [*KILLS, *(pytest.param(*kill, marks=pytest.mark.slow) for kill in MORE_KILLS)],
     )
     def test_one_kill_leaves_no_trace(
         self, undisturbed, program, at_call, racing_flags, place, outcome, target, count, every

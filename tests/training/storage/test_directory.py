@@ -216,11 +216,13 @@ class TestOtherFiles:
         for name in ("notes.tmp", "notes.txt", "config.toml.bak"):
             assert (place / name).read_text() == "mine"
 
-    def test_scratch_of_a_killed_process_goes(self, complete, place):
+    def test_scratch_of_a_killed_process_goes(self, tiny, place):
+        with pytest.raises(RunStoppedError):
+            run(tiny(epochs=2), place, stop=StopRequest(1))
         names = ("config.toml.tmp", "best.safetensors.tmp", "best.json.tmp", "result.json.tmp")
         for name in (*names, ".tmphGi26c"):  # the last one as safetensors leaves it
             (place / name).write_text("half")
-        complete(place, epochs=1)
+        run(tiny(epochs=2), place)
         assert not [path for path in place.rglob("*") if "tmp" in path.name]
 
     @pytest.mark.parametrize("content", ["", "epochs = ", "epochs = 'x'", "unknown = 1"])

@@ -117,9 +117,11 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
 
 def _check_parts(name: str, net: nn.Module) -> None:
     """Check that there is something to train, and that all of it can be saved and written to."""
-    if not any(p.requires_grad for p in net.parameters()):
+    trained = [p.requires_grad for p in net.parameters()]
+    if trained and not any(trained):
         raise ConfigError(
-            f"model = {name!r}: must have a parameter to train, got none that requires a gradient"
+            f"model = {name!r}: must have a parameter to train, got none of {len(trained)} that "
+            "requires a gradient"
         )
     for key, value in net.state_dict().items():
         if not isinstance(value, Tensor) or value.is_inference():

@@ -20,10 +20,10 @@ from .seal import (
     check_checkpoint,
     checkpoint_file,
     is_older,
+    manifest_of,
     manifests,
     parsed,
     read_bytes,
-    read_manifest,
     sealed_text,
     step_of,
 )
@@ -191,10 +191,11 @@ class Checkpoints:
 
     def _read_manifest(self, name: str) -> Seal:
         path = self._manifest(name)
-        manifest = parsed(read_bytes(path), path.name)
+        text = read_bytes(path)
+        manifest = parsed(text, path.name)
         number = manifest.get("format")
         if number == FORMAT:
-            manifest = read_manifest(path)
+            manifest = manifest_of(text, path.name)
         elif not is_older(manifest) or manifest.keys() != _describe(0, b"").keys():
             raise DamageError(
                 f"{path.name} is damaged: it has format {number!r}, this version reads up to "

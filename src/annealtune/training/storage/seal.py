@@ -80,24 +80,23 @@ def read_seal(path: Path) -> dict[str, Any]:
         DamageError: if it is missing, damaged or of another format.
         RunError: if it cannot be read.
     """
-    return _read(path, check_seal)
+    return _opened(read_bytes(path), path.name, check_seal)
 
 
-def read_manifest(path: Path) -> dict[str, Any]:
-    """Read the seal of a checkpoint, as `read_seal`."""
-    return _read(path, check_manifest)
+def manifest_of(text: bytes, name: str) -> dict[str, Any]:
+    """Return the seal of a checkpoint from what stands in its file, as `read_seal`."""
+    return _opened(text, name, check_manifest)
 
 
-def _read(path: Path, check: Check) -> dict[str, Any]:
-    text = read_bytes(path)
-    number = parsed(text, path.name).get("format")
+def _opened(text: bytes, name: str, check: Check) -> dict[str, Any]:
+    number = parsed(text, name).get("format")
     if number != FORMAT:
-        raise DamageError(f"{path.name} has format {number!r}, this version reads up to {FORMAT}")
-    content = unsealed(text, path.name)
+        raise DamageError(f"{name} has format {number!r}, this version reads up to {FORMAT}")
+    content = unsealed(text, name)
     try:
         check(content)
     except ValueError as fault:
-        raise DamageError(f"{path.name} is damaged: {fault}") from None
+        raise DamageError(f"{name} is damaged: {fault}") from None
     return content
 
 
@@ -204,7 +203,8 @@ def newest_seal(run: Path) -> dict[str, Any] | None:
         return None
     for name in names:
         with contextlib.suppress(DamageError):
-            return read_manifest(directory / f"{name}.json")
+            path = directory / f"{name}.json"
+            return manifest_of(read_bytes(path), path.name)
     return None
 
 

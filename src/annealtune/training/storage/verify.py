@@ -27,10 +27,10 @@ from .seal import (
     digest_of,
     is_marked,
     is_older,
+    manifest_of,
     manifests,
     parsed,
     read_bytes,
-    read_manifest,
     read_seal,
 )
 
@@ -119,8 +119,8 @@ def _look(run: Path, large: bool) -> tuple[dict[str, Any] | None, list[str]]:
 
 def _manifest_or_older(path: Path) -> dict[str, Any] | None:
     """Return a manifest; None for one of an earlier version, which seals nothing else."""
-    content = parsed(read_bytes(path), path.name)
-    return None if is_older(content) else read_manifest(path)
+    text = read_bytes(path)
+    return None if is_older(parsed(text, path.name)) else manifest_of(text, path.name)
 
 
 def _remedy(run: Path) -> str:
