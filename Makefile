@@ -10,8 +10,9 @@ PYTHON ?= $(shell python3.11 -c 'import sys; print(sys.executable)' 2>/dev/null 
 # -qq: errors only.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --progress-bar off -c constraints.txt
 
-# Two test processes with one torch thread each; make test PYTEST_ARGS="-x tests/optim" for less.
-PYTEST_ARGS ?= -n 2
+# Two test processes with one torch thread each, a file of tests in one of them: what a file prepares is
+# prepared once. make test PYTEST_ARGS="-x tests/optim" for less.
+PYTEST_ARGS ?= -n 2 --dist loadfile
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help

@@ -10,10 +10,10 @@ from .targets import TARGETS
 SAMPLE = {
     "config": 200,
     "records": 40,
-    "manifest": 40,
-    "study": 100,
+    "manifest": 25,
+    "study": 60,
     "data": 150,
-    "inspect": 80,
+    "inspect": 50,
     "report": 3,
 }
 

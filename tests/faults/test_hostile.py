@@ -267,6 +267,17 @@ def test_a_manifest_whose_config_is_none(unfinished):
             read(unfinished)
 
 
+def test_a_race_with_a_loss_that_is_none(finished, unseal):
+    """An arm's losses end where one is not finite: no run writes null among them."""
+    unseal(finished)
+    race = {"step": 1, "minibatches": 1, "settings": [{"lr": 0.1}], "scores": [1.0], "winner": 0}
+    race |= {"dropped": {}, "reason": "", "rate": 0.1, "extra_steps": 0, "restarted": False}
+    record = {"epoch": 1, "validation_loss": 1.0, "races": [{**race, "losses": [[1.0, None]]}]}
+    (finished / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    with pytest.raises(RunError, match=r"races\.0\.losses\.0\.1: must be a number, got None"):
+        describe_run(finished)
+
+
 def an_option_of_text(state):
     state["method"]["optimizer"]["param_groups"][0]["weight_decay"] = "x"
 

@@ -59,7 +59,7 @@ class _Race(BaseModel):
     restarted: Flag
     number: Whole = 1
     second: Whole | None = None
-    losses: list[list[Number | None]] = []
+    losses: list[list[Number]] = []  # those that are not finite are not taken down
 
     @model_validator(mode="after")
     def _every_number_is_that_of_an_arm(self) -> Self:
