@@ -102,11 +102,16 @@ def study(size: int) -> dict[str, float]:
         meter.restart()
         start(path)  # nothing is left to do
         found["seconds to start again"] = meter.seconds()
-        meter.restart()
-        page = write_report(read_study(path), figures=False)
-        found["seconds to report"], found["bytes to report"] = meter.seconds(), meter.memory()
-        found["bytes of the page"] = float(page.stat().st_size)
+        found |= _reported(meter, lambda: write_report(read_study(path), figures=False))
     return found
+
+
+def _reported(meter: Meter, write: Callable[[], Path]) -> dict[str, float]:
+    """What the making of a page takes, and its size."""
+    meter.restart()
+    page = write()
+    found = {"seconds to report": meter.seconds(), "bytes to report": meter.memory()}
+    return {**found, "bytes of the page": float(page.stat().st_size)}
 
 
 def epochs(size: int, method: str = "self-tuned") -> dict[str, float]:
@@ -130,10 +135,7 @@ def epochs(size: int, method: str = "self-tuned") -> dict[str, float]:
         meter.restart()
         describe_run(path)
         found["seconds to inspect"] = meter.seconds()
-        meter.restart()
-        page = write_run_report(read_lone_run(path), figures=False)
-        found["seconds to report"], found["bytes to report"] = meter.seconds(), meter.memory()
-        found["bytes of the page"] = float(page.stat().st_size)
+        found |= _reported(meter, lambda: write_run_report(read_lone_run(path), figures=False))
     return found
 
 

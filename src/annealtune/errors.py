@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 # A message of ours is shorter: what is longer quotes something that was made to be long.
 _LONGEST = 10_000
+# What is cut is quoted in other messages: it must not be cut again, and tell a wrong length.
+_CUT = 9_000
 _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -62,7 +64,7 @@ def shortened(text: str) -> str:
     """Return text of a length that can be read, and how much was left out."""
     if len(text) <= _LONGEST:
         return text
-    return f"{text[:_LONGEST]} ... ({len(text) - _LONGEST:,} letters more)"
+    return f"{text[:_CUT]} ... ({len(text) - _CUT:,} letters more)"
 
 
 def printable(text: str) -> str:

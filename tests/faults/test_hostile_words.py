@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -103,6 +104,13 @@ def test_a_path_of_any_length_gives_a_short_message(monkeypatch, capfd):
     code, text = outcome(monkeypatch, capfd, "inspect", "x" * 100_000)
     assert code != 0
     assert len(text) < 11_000
+
+
+def test_what_is_left_out_of_a_message_is_counted_once(monkeypatch, capfd):
+    code, text = outcome(monkeypatch, capfd, "train", "--model", "x" * 100_000)
+    assert code == 2
+    assert text.count("letters more") == 1
+    assert int(re.search(r"\(([0-9,]+) letters more", text)[1].replace(",", "")) > 80_000
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-3", "many"])

@@ -214,8 +214,8 @@ class RunDirectory:
                 seal.check_best(self.path, found["best"])
             except seal.DamageError:
                 # Those of a later epoch, which comes again, are no damage.
-                is_later = partial(self.best.is_later, found["epoch"], self.metrics)
-                if max(bests) <= found["epoch"] and not is_later():
+                comes_again = max(bests) > found["epoch"]
+                if not comes_again and not self.best.is_later(found["epoch"], self.metrics):
                     raise
 
         state = self.checkpoints.load(warn, check)

@@ -65,14 +65,14 @@ def write_atomically(path: Path, content: bytes) -> None:
         scratch.write_bytes(content)
 
 
-def open_to_append(path: Path) -> BinaryIO:
+def open_to_append(path: Path, *, create: bool = True) -> BinaryIO:
     """Open a file to add to it; one that is a link to another place is refused.
 
     Raises:
-        OSError: if it is one, or cannot be written.
+        OSError: if it is one, or cannot be written, or is not there and not to be made.
     """
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags, 0o666), "ab")
+    flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags | (os.O_CREAT if create else 0), 0o666), "ab")
 
 
 def write_all(descriptor: int, content: bytes) -> None:

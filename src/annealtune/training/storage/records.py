@@ -17,7 +17,7 @@ from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally
 from annealtune.training.plain_data import Check, read_lines
 
-from .files import explained, finite, write_all, write_atomically
+from .files import explained, finite, open_to_append, write_all, write_atomically
 from .seal import unreadable
 
 
@@ -118,23 +118,18 @@ class RecordFile:
             RunError: if the disk is full or not writable, or the file is not what was written.
         """
         line = (json.dumps(finite(record), allow_nan=False) + "\n").encode()
-        flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        if not self._size:
-            flags |= os.O_CREAT
         self._check_no_link()
         with explained(self.path):
             try:
-                descriptor = os.open(self.path, flags, 0o666)
+                file = open_to_append(self.path, create=not self._size)
             except FileNotFoundError:
                 raise self._changed("is gone") from None
-            try:
-                size = os.fstat(descriptor).st_size
+            with file:
+                size = os.fstat(file.fileno()).st_size
                 if size != self._size:
                     raise self._changed(f"has {size} bytes, the run wrote {self._size}")
-                write_all(descriptor, line)
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+                write_all(file.fileno(), line)
+                os.fsync(file.fileno())
         self._size += len(line)
         self._digest.update(line)
 
