@@ -20,7 +20,7 @@ the initial weights, the minibatches and the dropout, and is the same for all me
 
 - `tasks`: what is trained; `bases`: the optimizers that are tuned, and their grids;
 - `tuned`: ours and the random arm; `fixed`: runs at one rate; `peers`, `autolrs`, `line_search`,
-  `paper`, `version_0_1`: the others; `gradients`: what a run costs; `methods`: all by name;
+  `paper`, `version_0_2`: the others; `gradients`: what a run costs; `methods`: all by name;
 - `plan`: which runs there are; `oracle`: the best rate that was tried; `records`: the file;
   `variants`: the library with another constant;
 - `summaries`: ratios and means; `targets`, `reasons`: what was to be shown, and why it was not;

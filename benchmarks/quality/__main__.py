@@ -21,7 +21,7 @@ from .methods import METHODS, SCHEDULES, run
 from .records import Key
 from .tasks.catalogue import OPEN, SEALED, TASKS
 from .tasks.task import Sources
-from .version_0_1 import OldVersionError
+from .version_0_2 import OldVersionError
 
 RESULTS = Path("docs/results")
 # In the text beside the page, the tables stand between these.
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
         type=_variant,
         metavar="NAME=VALUE[,...]",
         help="the tuner with other constants, and nothing else; no page; "
-        f"names: {', '.join(variants.NAMES)}",
+        f"names: {', '.join(variants.CONSTANTS)}",
     )
     add("--jobs", type=int, default=1, help="runs at a time, one thread each; default: 1")
     add("--data-dir", type=Path, help="default: as for annealtune train")

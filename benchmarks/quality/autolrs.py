@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from .bases import GRIDS, base_of, write_rate
-from .gradients import Gradients, Record, broken, outcome
+from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
 
 # As in the paper: trials in a stage, how many of them a stage is long, weight of the uncertainty,
@@ -45,19 +46,22 @@ def autolrs(task: Task, _: str = "") -> Record:
     run = _Run(task)
     gradients = run.gradients
     lengths = trial_lengths(task.steps)
+    # Half of the gradients are trials: the steps that remain are looked at, at even parts.
+    looks = Looks(gradients, task.steps - sum(_TRIALS * length for length in lengths))
     minibatches = 0
     for length in lengths:
         run.choose_rate(length)
         is_last = length == lengths[-1]
-        losses = run.train(task.steps - round(gradients.cost) if is_last else _SHARE * length)
+        steps = task.steps - round(gradients.cost) if is_last else _SHARE * length
+        losses = run.train(steps, lambda step: looks.look(minibatches + step))  # noqa: B023
         minibatches += len(losses)
         counts = {
             "minibatches": minibatches,
             "extra_steps": round(gradients.cost) - minibatches,
         }
         if not math.isfinite(losses[-1]):
-            return broken(gradients, run.rate, **counts)
-    return outcome(gradients, run.rate, **counts)
+            break
+    return looks.outcome(run.rate, **counts)
 
 
 def trial_lengths(steps: int) -> list[int]:
@@ -112,7 +116,7 @@ class _Run:
         means, deviations = process.predict(candidates[:, None], return_std=True)
         return float(candidates[np.argmin(means - _KAPPA * deviations)])
 
-    def train(self, steps: int) -> list[float]:
+    def train(self, steps: int, after_step: Callable[[int], None] = lambda _: None) -> list[float]:
         """Go on at the rate; return the losses, which end with the first that is not finite."""
         network = self.gradients.network
         write_rate(self.base, self.rate, self.task, network)
@@ -125,6 +129,7 @@ class _Run:
             self.base.zero_grad()
             loss.backward()
             self.base.step()
+            after_step(len(losses))
         return losses
 
 

@@ -5,50 +5,59 @@ from __future__ import annotations
 import math
 
 from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.held_setting import share_of_rate
-from annealtune.optim.loss_watch import EVERY
+from annealtune.optim.guard import EVERY
+from annealtune.optim.held_setting import default_warm_up, share_left, share_of_rate
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.trial.centre import known_centre, relative_centre
 
 from .bases import base_of, write_rate
-from .gradients import Gradients, Record, broken, outcome
+from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
 
 
 def held(task: Task, base_name: str, rate: float) -> Record:
-    """Train at one rate, held, decayed and averaged as SelfTuner does it, without its guard."""
+    """Train at one rate: warmed up, held, decayed and averaged as SelfTuner does, unguarded."""
     gradients = Gradients(task)
     base = base_of(base_name, task, gradients.network)
     average = WeightAverage("held", base, gradients.network)
     average.add()
-    for step in range(task.steps):
+    steps, warm_up = task.steps, default_warm_up(task.steps)
+    looks = Looks(gradients, steps)
+    for step in range(steps):
         loss = gradients.loss(task.minibatch(step))
         if step % EVERY == EVERY - 1:
             if not math.isfinite(loss.item()):
-                return broken(gradients, rate, minibatches=step)
-            average.add()
+                break
+            average.add(share_left(step, steps))
         loss.backward()
-        write_rate(base, rate * share_of_rate(step, task.steps), task, gradients.network)
-        base.step()
-        base.zero_grad()
-    with average.swapped_in(gradients.calibration()):
-        return outcome(gradients, rate, minibatches=task.steps)
-
-
-def cosine(task: Task, base_name: str, rate: float) -> Record:
-    """Train along a cosine from one rate to nothing; the last weights count."""
-    gradients = Gradients(task)
-    base = base_of(base_name, task, gradients.network)
-    for step in range(task.steps):
-        loss = gradients.loss(task.minibatch(step))
-        if step % EVERY == EVERY - 1 and not math.isfinite(loss.item()):
-            return broken(gradients, rate, minibatches=step)
-        loss.backward()
-        share = (1 + math.cos(math.pi * step / task.steps)) / 2
+        share = share_of_rate(step, steps, warm_up=warm_up)
         write_rate(base, rate * share, task, gradients.network)
         base.step()
         base.zero_grad()
-    return outcome(gradients, rate, minibatches=task.steps)
+        if step + 1 == steps:
+            average.add(0.0)
+        looks.look(step + 1, average.swapped_in)
+    return looks.outcome(rate, minibatches=round(gradients.cost))
+
+
+def cosine(task: Task, base_name: str, rate: float) -> Record:
+    """Train along a cosine to zero after the same warm-up; the weights as they are count."""
+    gradients = Gradients(task)
+    base = base_of(base_name, task, gradients.network)
+    warm_up = default_warm_up(task.steps)
+    looks = Looks(gradients, task.steps)
+    for step in range(task.steps):
+        loss = gradients.loss(task.minibatch(step))
+        if step % EVERY == EVERY - 1 and not math.isfinite(loss.item()):
+            break
+        loss.backward()
+        share = (1 + math.cos(math.pi * step / task.steps)) / 2
+        share *= min(1.0, (step + 1) / max(warm_up, 1))
+        write_rate(base, rate * share, task, gradients.network)
+        base.step()
+        base.zero_grad()
+        looks.look(step + 1)
+    return looks.outcome(rate, minibatches=round(gradients.cost))
 
 
 def centre(task: Task, base_name: str, *, relative: bool) -> float:

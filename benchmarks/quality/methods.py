@@ -9,7 +9,7 @@ import torch
 
 from annealtune.errors import DataError
 
-from . import autolrs, fixed, paper, peers, tuned, variants, version_0_1
+from . import autolrs, fixed, paper, peers, tuned, variants, version_0_2
 from .gradients import Record
 from .records import Key
 from .tasks.catalogue import TASKS
@@ -40,7 +40,7 @@ PEERS: dict[str, Method] = {
     "autolrs": autolrs.autolrs,
 }
 PAPER: dict[str, Method] = {"paper-text": paper.text, "paper-code": paper.code}
-VERSION: dict[str, Method] = {"version-0.1": version_0_1.default}
+VERSION: dict[str, Method] = {"version-0.2": version_0_2.default}
 METHODS: dict[str, Method] = {**OURS, **CONTROLS, **PEERS, **PAPER, **VERSION}
 
 # A schedule whose rate is given in its name: "held-at-0.003", "cosine-at-0.01".
@@ -63,7 +63,7 @@ def run(key: Key, sources: Sources) -> Record:
     try:
         with variants.applied(key.variant):
             record = _method(key.method)(task, key.base)
-    except (DataError, ImportError, version_0_1.OldVersionError):
+    except (DataError, ImportError, version_0_2.OldVersionError):
         raise  # something to install or to fetch, and then to start again
     except Exception as error:  # noqa: BLE001  (nothing is lost: the page lists it)
         record = {"failure": f"{type(error).__name__}: {error}"}

@@ -8,7 +8,7 @@ from annealtune import SGDSA
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.options.presets import Preset
 
-from .gradients import Gradients, Record, broken, outcome
+from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
 
 
@@ -23,7 +23,7 @@ def code(task: Task, _: str = "") -> Record:
 
 
 def _run(task: Task, preset: Preset, forwards: int) -> Record:
-    """Train until the cost is reached; the last weights count.
+    """Train until the cost is reached.
 
     One rate is picked for all parameters: the paper knows no groups.
     """
@@ -37,11 +37,13 @@ def _run(task: Task, preset: Preset, forwards: int) -> Record:
         batch_size=task.batch_size,
         seed=task.seed,
     )
+    looks = Looks(gradients, steps)
     for step in range(steps):
         try:
             tuner.step(gradients.closure(task.minibatch(step)))
         except NonFiniteLossError:
-            return broken(gradients, None, minibatches=step)
+            break
         if (step + 1) % per_epoch == 0:
             tuner.cool()
-    return outcome(gradients, None, minibatches=steps)
+        looks.look(step + 1)
+    return looks.outcome(None, minibatches=step + 1)

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from annealtune.optim.averaging import recalibrate
+from annealtune.optim.evaluation.guards import Buffers, kept
 
 from .bases import has_batch_norm
-from .gradients import Gradients, Record, broken, outcome
+from .gradients import Gradients, Looks, Record
 from .line_search import StochasticLineSearch
 from .tasks.task import Task
 
@@ -43,8 +45,8 @@ def prodigy(task: Task, _: str = "") -> Record:
             safeguard_warmup=True,
             use_bias_correction=True,
         )
-    is_finite = _train(gradients, optimizer, is_cosine=True)
-    return _came_to(gradients, is_finite, optimizer.param_groups[0]["d"])
+    looks = _train(gradients, optimizer, is_cosine=True)
+    return _came_to(looks, gradients, optimizer.param_groups[0]["d"])
 
 
 def d_adaptation(task: Task, _: str = "") -> Record:
@@ -62,8 +64,8 @@ def d_adaptation(task: Task, _: str = "") -> Record:
     ]
     with _silenced():
         optimizer = DAdaptAdam(groups, weight_decay=WEIGHT_DECAY, decouple=True)
-    is_finite = _train(gradients, optimizer, is_cosine=True)
-    return _came_to(gradients, is_finite, optimizer.param_groups[0]["d"])
+    looks = _train(gradients, optimizer, is_cosine=True)
+    return _came_to(looks, gradients, optimizer.param_groups[0]["d"])
 
 
 def schedule_free_adamw(task: Task, _: str = "") -> Record:
@@ -88,10 +90,17 @@ def _schedule_free(task: Task, kind: Callable[..., Any], rate: float, **options:
     gradients = Gradients(task)
     optimizer = kind(_groups(gradients, rate), warmup_steps=round(WARM_UP * task.steps), **options)
     optimizer.train()
-    is_finite = _train(gradients, optimizer)
-    optimizer.eval()
-    recalibrate(gradients.network, gradients.calibration())
-    return _came_to(gradients, is_finite, rate)
+
+    @contextlib.contextmanager
+    def evaluated() -> Iterator[None]:
+        with kept(Buffers(gradients.network.modules())):
+            optimizer.eval()
+            recalibrate(gradients.network, gradients.calibration())
+            yield
+        optimizer.train()
+
+    looks = _train(gradients, optimizer, given=evaluated)
+    return _came_to(looks, gradients, rate)
 
 
 def dog(task: Task, _: str = "") -> Record:
@@ -106,11 +115,18 @@ def dog(task: Task, _: str = "") -> Record:
     movement = 1e-4 if has_batch_norm(gradients.network) else 1e-6
     optimizer = DoG(_parameters(gradients), reps_rel=movement)
     averager = PolynomialDecayAverager(gradients.network)
-    is_finite = _train(gradients, optimizer, after_step=averager.step)
-    recalibrate(averager.averaged_model, gradients.calibration())
+    averaged = averager.averaged_model
+
+    @contextlib.contextmanager
+    def recalibrated() -> Iterator[None]:
+        recalibrate(averaged, gradients.calibration())
+        yield
+
+    looks = _train(
+        gradients, optimizer, after_step=averager.step, given=recalibrated, network=averaged
+    )
     eta = optimizer.param_groups[0].get("eta")
-    rate = None if eta is None else float(eta[0])
-    return _came_to(gradients, is_finite, rate, averager.averaged_model)
+    return _came_to(looks, gradients, None if eta is None else float(eta[0]))
 
 
 def mechanic(task: Task, _: str = "") -> Record:
@@ -123,9 +139,9 @@ def mechanic(task: Task, _: str = "") -> Record:
 
     gradients = Gradients(task)
     optimizer = mechanize(AdamW)(_groups(gradients, 1.0), weight_decay=WEIGHT_DECAY, fused=True)
-    is_finite = _train(gradients, optimizer, is_cosine=True)
+    looks = _train(gradients, optimizer, is_cosine=True)
     state = optimizer.state.get("_mechanic")
-    return _came_to(gradients, is_finite, None if state is None else float(state["s"].sum()))
+    return _came_to(looks, gradients, None if state is None else float(state["s"].sum()))
 
 
 def line_search(task: Task, _: str = "") -> Record:
@@ -141,12 +157,17 @@ def line_search(task: Task, _: str = "") -> Record:
     search = StochasticLineSearch(
         gradients.network, task.groups(gradients.network), task.steps_per_epoch, tries_left
     )
-    step = 0
+    looks = Looks(gradients, task.steps)
+    step = looked = 0
     while tries_left() >= 4:
         if not math.isfinite(search.step(gradients.closure(task.minibatch(step)))):
-            return broken(gradients, search.rate, minibatches=step)
+            break
         step += 1
-    return outcome(gradients, search.rate, minibatches=step)
+        # Steps cost more than one gradient: looks are at even parts of the cost.
+        for mark in range(looked + 1, min(math.ceil(gradients.cost), task.steps) + 1):
+            looks.look(mark)
+            looked = mark
+    return looks.outcome(search.rate, minibatches=step)
 
 
 def _parameters(gradients: Gradients) -> list[nn.Parameter]:
@@ -165,18 +186,20 @@ def _train(
     *,
     is_cosine: bool = False,
     after_step: Callable[[], None] = lambda: None,
-) -> bool:
-    """Make all steps, at rates that are held or fall along a cosine.
+    given: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    network: nn.Module | None = None,
+) -> Looks:
+    """Make all steps, at rates that are held or fall along a cosine, and look at validation.
 
-    Returns:
-        Whether the loss has stayed finite; a run ends where it does not.
+    A run ends where its loss is not finite.
     """
     task = gradients.task
+    looks = Looks(gradients, task.steps)
     rates = [group["lr"] for group in optimizer.param_groups]
     for step in range(task.steps):
         loss = gradients.loss(task.minibatch(step))
         if not math.isfinite(loss.item()):
-            return False
+            break
         if is_cosine:
             share = (1 + math.cos(math.pi * step / task.steps)) / 2
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -185,16 +208,12 @@ def _train(
         loss.backward()
         optimizer.step()
         after_step()
-    return True
+        looks.look(step + 1, given, network)
+    return looks
 
 
-def _came_to(
-    gradients: Gradients, is_finite: bool, rate: float | None, network: nn.Module | None = None
-) -> Record:
-    rate = None if rate is None or not math.isfinite(rate) else float(rate)
-    if not is_finite:
-        return broken(gradients, rate, minibatches=round(gradients.cost) - 1)
-    return outcome(gradients, rate, network, minibatches=gradients.task.steps)
+def _came_to(looks: Looks, gradients: Gradients, rate: float | None) -> Record:
+    return looks.outcome(rate, minibatches=round(gradients.cost))
 
 
 def _silenced() -> contextlib.AbstractContextManager[Any]:

@@ -21,7 +21,7 @@ from .tasks.catalogue import (
 
 SEEDS = (0, 1, 2, 3, 4)
 # Besides ours and the centre held.
-IN_README = ("prodigy", "schedule-free-adamw", "version-0.1", "random-arm")
+IN_README = ("prodigy", "schedule-free-adamw", "version-0.2", "random-arm")
 
 
 class Part(NamedTuple):

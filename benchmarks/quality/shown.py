@@ -136,7 +136,7 @@ SHOWN = {
             "Jin et al. (2021); https://github.com/YuchenJin/autolrs",
         ),
         Shown(
-            "version-0.1",
+            "version-0.2",
             "version 0.1",
             "annealtune 0.1",
             "the default of version 0.1 over AdamW, its code taken from git",

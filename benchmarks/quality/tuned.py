@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 from typing import Any
 from unittest import mock
 
 from annealtune import SelfTuner
-from annealtune.annealing.race import Outcome, Standings
+from annealtune.annealing.race import Outcome
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.trial.race import Race
 
 from .bases import base_of
-from .gradients import Gradients, Record, broken, outcome
+from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
 
 
@@ -48,11 +49,7 @@ def random_arm(task: Task, base_name: str) -> Record:
         seed = f"{type(task).__name__} {task.seed} {base_name} {race.began > 0}"
         return Outcome(random.Random(seed).randrange(len(race.settings)), "drawn blindly")
 
-    with (
-        mock.patch.object(Race, "verdict", verdict),
-        mock.patch.object(Standings, "steadier", lambda _, outcome, *__: outcome),
-        mock.patch.object(Standings, "safer", lambda _, outcome, __: outcome),
-    ):
+    with mock.patch.object(Race, "verdict", verdict):
         return with_length(task, base_name)
 
 
@@ -73,7 +70,6 @@ class TunedRun:
             model=network,
             total_steps=planned,
             objective=self.gradients.objective if task.has_objective else None,
-            seed=task.seed,
         )
         self._recorded = self.tuner.record(self.gradients.loss)
         self._task = task
@@ -91,13 +87,12 @@ class TunedRun:
     def finish(self, minibatches: int) -> Record:
         """Go on to the end; return what came of it."""
         rate = self.tuner.races[-1].rate if self.tuner.races else self.tuner.rate
-        try:
+        looks = Looks(self.gradients, minibatches)
+        with contextlib.suppress(NonFiniteLossError):
             while self.tuner.steps < minibatches:
                 self.step()
-        except NonFiniteLossError:
-            return broken(self.gradients, rate, **self._counts())
-        with self.tuner.averaged(self.gradients.calibration()):
-            return outcome(self.gradients, rate, **self._counts())
+                looks.look(self.tuner.steps, self.tuner.averaged)
+        return looks.outcome(rate, **self._counts())
 
     def _counts(self) -> dict[str, Any]:
         races = self.tuner.races
@@ -106,5 +101,5 @@ class TunedRun:
             "extra_steps": self.tuner.extra_steps,
             "races": len(races),
             "reason": races[-1].reason if races else "",
-            "cuts": self.tuner._guard._cuts,
+            "cuts": self.tuner._guard.cuts,
         }

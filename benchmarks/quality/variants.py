@@ -9,35 +9,31 @@ from typing import Any
 from unittest import mock
 
 from annealtune.annealing import race as rules
-from annealtune.optim import averaging, held_setting, loss_guard
+from annealtune.optim import averaging, guard, held_setting
 from annealtune.optim.trial import arm_rates, centre, races
 
 # What can be changed: a module and its constant.
 CONSTANTS: dict[str, tuple[ModuleType, str]] = {
     "spacing": (arm_rates, "SPACING"),
-    "on-each-side": (races, "_ON_EACH_SIDE"),
-    "most-belief": (rules, "_MOST_BELIEF"),
-    "believed-steps": (rules, "_BELIEVED_STEPS"),
+    "below": (races, "_BELOW"),
+    "above": (races, "_ABOVE"),
+    "most-races": (races, "_MOST_RACES"),
     "clearly": (rules, "_CLEARLY"),
     "least-window": (rules, "_LEAST_WINDOW"),
-    "stay": (rules, "_STAY"),
     "outlier": (rules, "_OUTLIER"),
-    "share": (rules, "_SHARE"),
-    "shortest": (rules, "_SHORTEST"),
+    "learnt": (rules, "_LEARNT"),
     "longest": (rules, "_LONGEST"),
-    "short-run": (rules, "_SHORT_RUN"),
-    "long-run": (rules, "_LONG_RUN"),
-    "enough": (rules, "_ENOUGH"),
+    "share": (rules, "_SHARE"),
+    "most": (rules, "_MOST"),
     "anytime-length": (rules, "_ANYTIME"),
     "centre-of-adam": (centre, "_WITH_ADAM"),
     "relative-change": (centre, "_RELATIVE_CHANGE"),
-    "cut": (loss_guard, "_CUT"),
+    "centre-steps": (centre, "_STEPS"),
+    "most-cuts": (guard, "_MOST_CUTS"),
+    "warm-up": (held_setting, "_WARM_UP"),
     "decay": (held_setting, "_DECAY"),
     "memory": (averaging, "_MEMORY"),
 }
-# Not a constant: further-races=0 holds none where the lowest rate has won.
-FURTHER_RACES = "further-races"
-NAMES = (*CONSTANTS, FURTHER_RACES)
 
 
 def parse(text: str) -> dict[str, float]:
@@ -49,8 +45,8 @@ def parse(text: str) -> dict[str, float]:
     chosen: dict[str, float] = {}
     for piece in filter(None, text.split(",")):
         name, _, value = piece.partition("=")
-        if name not in NAMES:
-            raise ValueError(f"unknown constant {name!r}; there are {', '.join(NAMES)}")
+        if name not in CONSTANTS:
+            raise ValueError(f"unknown constant {name!r}; there are {', '.join(CONSTANTS)}")
         chosen[name] = float(value)
     return chosen
 
@@ -65,9 +61,5 @@ def applied(variant: str) -> Iterator[None]:
 
 
 def _patch(name: str, value: float) -> Any:
-    if name == FURTHER_RACES:
-        if value:
-            return contextlib.nullcontext()
-        return mock.patch.object(races.Races, "_below", return_value=())
     module, constant = CONSTANTS[name]
     return mock.patch.object(module, constant, type(getattr(module, constant))(value))

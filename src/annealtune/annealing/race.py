@@ -8,32 +8,28 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import random
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from annealtune.annealing.acceptance import metropolis
-
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
-# ... over at least this many minibatches, ...
+# ... over at least this many minibatches.
 _LEAST_WINDOW = 4
-# ... but this many arms stay to the end: on a plateau the first to leave is not always the best.
-_STAY = 2
 # A single difference counts at most this many times the median one, so that an arm that explodes
 # is not saved by its own deviation.
 _OUTLIER = 3.0
+# The leader has learnt something when its loss has fallen by this many standard errors.
+_LEARNT = 3.0
 
-# Minibatches of one race: a share of the run, within bounds.
-_SHARE, _SHORTEST, _LONGEST = 0.004, 24, 200
-# Extra steps of all races together: 12 % of short runs, 6 % of long ones, no less in between.
-_SHORT_RUN, _LONG_RUN, _ENOUGH = 0.12, 0.06, 120
+# Minibatches of one race.
+_LONGEST = 40
+# Extra steps of a race: 4 % of the run, at most 100; in short runs 8 %, at most 32.
+_SHARE, _MOST, _SHORT_SHARE, _SHORT_MOST = 0.04, 100, 0.08, 32
+# On a plateau, where no arm has learnt anything, so many times as many.
+PATIENCE = 2
 # The length that is assumed if the user gives none.
 _ANYTIME = 1000
-# How far a rate above the centre is believed, in logarithms: half-way in runs of up to 1,200 steps,
-# less and less in longer ones.
-_MOST_BELIEF, _BELIEVED_STEPS = 0.5, 600
 # A larger loss is a broken one: sums of such losses overflow.
 _LARGEST_LOSS = 1e300
 # A race over fewer minibatches says nothing.
@@ -100,45 +96,27 @@ class Allowance:
         return self.minibatches >= least and self.extra_steps >= (arms - 1) * least
 
 
-def allowance(total_steps: int | None, spent: int = 0) -> Allowance:
-    """Return what the next race may cost in a run of this length.
+def allowance(total_steps: int | None, *, is_further: bool = False) -> Allowance:
+    """Return what a race may cost in a run of this length.
 
-    All races together make at most 6 % extra steps in a run of 2,000 steps or more, 12 % in a run
-    of up to 1,000 and 120 steps in between.
+    That is 4 % of the run in extra steps, at most 100, so 1 % of 10,000 steps; in runs of less than
+    800 steps 8 %, at most 32. A further race, where the first was won at its edge, may cost half of
+    it.
 
     Args:
         total_steps: planned length of the run; None is unknown.
-        spent: extra steps of the races before.
+        is_further: whether it is not the first race.
 
     Example:
-        >>> allowance(2000)
-        Allowance(minibatches=24, extra_steps=120)
-        >>> allowance(50).fits(3)
+        >>> allowance(1000)
+        Allowance(minibatches=40, extra_steps=40)
+        >>> allowance(100).fits(3)
         False
     """
     length = _ANYTIME if total_steps is None else total_steps
-    extra = math.floor(min(_SHORT_RUN * length, max(_LONG_RUN * length, _ENOUGH)))
-    minibatches = min(max(round(_SHARE * length), _SHORTEST), _LONGEST, length // 4)
-    return Allowance(minibatches, max(extra - spent, 0))
-
-
-def upward_belief(total_steps: int | None, *, is_relative: bool = False) -> float:
-    """Return how far a winner above the centre is believed, as an exponent of its ratio to it.
-
-    A short race favours large rates, and the more so the longer the run is that follows.
-
-    Args:
-        total_steps: planned length of the run; None is unknown.
-        is_relative: whether the centre comes from the relative size of the first updates. Then the
-            centre is uncertain too, and the winner is believed more.
-
-    Example:
-        >>> [upward_belief(length) for length in (300, 1200, 2000, 3000, 30_000)]
-        [0.5, 0.5, 0.3, 0.2, 0.02]
-    """
-    length = _ANYTIME if total_steps is None else total_steps
-    belief = min(_BELIEVED_STEPS / length, _MOST_BELIEF)
-    return (1 + belief) / 2 if is_relative else belief
+    short, long = min(_SHORT_SHARE * length, _SHORT_MOST), min(_SHARE * length, _MOST)
+    extra = math.floor(max(short, long) / (2 if is_further else 1))
+    return Allowance(min(_LONGEST, length // 4), extra)
 
 
 class Outcome(NamedTuple):
@@ -163,7 +141,7 @@ class Standings:
         ...     standings.add({0: loss, 1: loss + 0.5})
         >>> standings.leader
         0
-        >>> standings.verdict(incumbent=1, smaller=[], rng=random.Random(0)).winner
+        >>> standings.verdict(incumbent=1).winner
         0
     """
 
@@ -195,16 +173,24 @@ class Standings:
         self.live, self.dropped = live, {**self.dropped, arm: reason}
 
     def drop_losers(self) -> None:
-        """Drop the arms that are clearly worse than the leader, the worst first; two stay."""
+        """Drop the arms that are clearly worse than the leader."""
         if self.minibatches < _LEAST_WINDOW:
             return
         leader = self.leader
-        for arm in sorted(self.live, key=self.score, reverse=True):
-            if len(self.live) <= _STAY:
-                return
-            difference = self.difference(arm, leader)
-            if arm != leader and difference.is_clear:
+        for arm in list(self.live):
+            if arm != leader and self.difference(arm, leader).is_clear:
                 self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
+
+    @property
+    def has_learnt(self) -> bool:
+        """Whether the leader's loss has clearly fallen since the first minibatches."""
+        losses = self.losses[self.leader]
+        first, last = losses[:_LEAST_WINDOW], losses[-self._window() :]
+        if len(losses) < 2 * _LEAST_WINDOW:
+            return False
+        fall = statistics.fmean(first) - statistics.fmean(last)
+        squares = (statistics.variance(part) / len(part) for part in (first, last))
+        return fall > _LEARNT * math.sqrt(sum(squares))
 
     @property
     def leader(self) -> int:
@@ -222,111 +208,24 @@ class Standings:
         return paired_difference(self.losses[arm][-window:], self.losses[other][-window:])
 
     def verdict(
-        self,
-        incumbent: int,
-        smaller: Sequence[int],
-        rng: random.Random,
-        judged: Mapping[int, Sequence[float]] | None = None,
+        self, incumbent: int, judged: Mapping[int, Sequence[float]] | None = None
     ) -> Outcome:
-        r"""Draw the winner: from the leader towards caution, by the Metropolis rule.
-
-        The leader gives way to the incumbent with probability :math:`e^{-d/s}`, where d is how much
-        worse the incumbent is in the mean of the paired losses, and the temperature s the standard
-        error of that mean: if the difference is clear the leader wins, if not the incumbent usually
-        does. If the incumbent has been dropped or loses this draw, the next smaller rate gets the
-        same chance.
+        """Return who has won: of the arms that were not dropped the one with the lowest score.
 
         Args:
-            incumbent: the arm that holds what the run has now.
-            smaller: all arms in falling order of their rate; empty if they do not differ in their
-                rate.
-            rng: draws one number for each arm that gets this chance.
+            incumbent: the arm that holds what the run has now; it wins if it is level to the digit.
             judged: values of a black-box objective for each live arm, instead of the losses.
         """
-
-        def scored(arm: int) -> float:
-            return self.score(arm) if judged is None else statistics.fmean(judged[arm])
-
-        def worse(arm: int) -> Difference:
-            if judged is None:
-                return self.difference(arm, leader)
-            return paired_difference(judged[arm], judged[leader])
-
         if len(self.live) == 1:
             return Outcome(self.live[0], "the only one left")
-        leader = min(self.live, key=lambda arm: (scored(arm), arm != incumbent))
-        if leader == incumbent:
-            return Outcome(leader, "the incumbent, and the best")
-        below = smaller[list(smaller).index(leader) + 1 :] if leader in smaller else ()
-        next_below = [arm for arm in below if arm in self.live and arm != incumbent][:1]
-        for arm in (incumbent, *next_below):
-            if arm in self.live:
-                difference = worse(arm)
-                if metropolis(0.0, *difference, draw=rng.random()).accepted:
-                    name = "the incumbent" if arm == incumbent else "a smaller rate"
-                    return Outcome(arm, f"{name}, level with the best")
-        return Outcome(leader, "the best")
-
-    def steadier(self, outcome: Outcome, incumbent: int, falling: Sequence[int]) -> Outcome:
-        """Keep the incumbent where a smaller rate has won that is not clearly better.
-
-        On a plateau all arms are level, and noise would send the rate down, race after race, to
-        where nothing is learnt at all.
-
-        Args:
-            outcome: as it was drawn.
-            incumbent: the arm that holds what the run has now.
-            falling: all arms in falling order of their rates.
-
-        Example:
-            >>> standings = Standings(2)
-            >>> for loss in (2.0, 1.9, 1.8, 1.7):
-            ...     standings.add({0: loss + 0.1 * (loss < 1.8), 1: loss})
-            >>> standings.steadier(Outcome(1, "the best"), 0, [0, 1]).winner
-            0
-        """
-        is_smaller = falling.index(outcome.winner) > falling.index(incumbent)
-        if not is_smaller or incumbent not in self.live:
-            return outcome
-        if self.difference(incumbent, outcome.winner).is_clear:
-            return outcome
-        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
-
-    def safer(self, outcome: Outcome, falling: Sequence[int]) -> Outcome:
-        r"""Let a smaller rate win where one that is too large does more harm than two too small.
-
-        That is where :math:`d_{+1} > d_{-1} + d_{-2}`: d is how much worse than the winner the next
-        larger rate is and the next two smaller ones are, in the mean over the second half of the
-        minibatches that both have; if only one smaller rate exists it counts twice. This happens
-        near a cliff, and in a trained net, which gains little at any rate and is damaged by a large
-        one.
-
-        Args:
-            outcome: the winner as it was drawn.
-            falling: all arms in falling order of their rates, which are evenly spaced.
-
-        Example:
-            >>> standings = Standings(3)
-            >>> for loss in (2.0, 1.9, 1.8, 1.7):
-            ...     standings.add({0: loss + 1.0, 1: loss, 2: loss + 0.1})
-            >>> standings.safer(Outcome(1, "the best"), [0, 1, 2]).winner
-            2
-        """
-        place, last = falling.index(outcome.winner), len(falling) - 1
-        if not 0 < place < last:
-            return outcome
-        larger, smaller, smallest = (falling[min(place + n, last)] for n in (-1, 1, 2))
-        harm, *cost = (self._excess(arm, outcome.winner) for arm in (larger, smaller, smallest))
-        if harm > sum(cost):
-            return Outcome(smaller, "a larger rate would do more harm than a smaller one")
-        return outcome
-
-    def _excess(self, arm: int, other: int) -> float:
-        count = min(len(self.losses[arm]), len(self.losses[other]))
-        first = count - max(_LEAST_WINDOW, count // 2)
-        pairs = zip(self.losses[arm], self.losses[other], strict=False)
-        found = [own - others for own, others in pairs][max(first, 0) :]
-        return statistics.fmean(found) if found else math.nan
+        scores = {
+            arm: self.score(arm) if judged is None else statistics.fmean(judged[arm])
+            for arm in self.live
+        }
+        if len(set(scores.values())) == 1 and incumbent in scores:
+            return Outcome(incumbent, "the incumbent, as all are level")
+        winner = min(scores, key=lambda arm: (scores[arm], arm != incumbent))
+        return Outcome(winner, "the best of those that stayed")
 
     def _window(self) -> int:
         return max(_LEAST_WINDOW, self.minibatches // 2)

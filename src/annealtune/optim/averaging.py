@@ -23,16 +23,19 @@ _SWAPPED_IN = (
     "must not be called within averaged(), or between eval() and train(): the weights are not "
     "those that are trained"
 )
-# The average remembers about the last tenth of the steps, however many there have been.
+# The average remembers about the last tenth of the steps, however many there have been. While the
+# rate decays it remembers fewer and fewer: an average that lags behind the decay is worse than the
+# last weights (docs/decisions/0022-output-and-warm-up.md).
 _MEMORY = 10
 
 
 class WeightAverage(Part):
     r"""The mean of the weights over about the last tenth of the run.
 
-    .. math:: \bar w_n = \bar w_{n-1} + \frac{10}{n + 9} (w_n - \bar w_{n-1})
+    .. math:: \bar w_n = \bar w_{n-1} + \min(1, \frac{10}{(n + 9) f}) (w_n - \bar w_{n-1})
 
-    The running statistics of BatchNorm are averaged alongside.
+    f is 1 and decays to 0 with the rate: at the end of the decay the mean is the last weights. The
+    running statistics of BatchNorm are averaged alongside.
 
     Args:
         base: whose parameters are averaged.
@@ -66,14 +69,20 @@ class WeightAverage(Part):
         self.count = 0
 
     @torch.no_grad()
-    def add(self) -> bool:
-        """Take the present weights into the average; tell whether statistics had to be healed."""
+    def add(self, left: float = 1.0) -> bool:
+        """Take the present weights into the average; tell whether statistics had to be healed.
+
+        Args:
+            left: how much of the decay of the rate is left, from 1 to 0; 0 takes the weights as
+                they are.
+        """
         self.count += 1
         self._note_frozen()
         was_healed = self.heal()
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
-        share = 1.0 if self._latest else _MEMORY / (self.count + _MEMORY - 1)
+        share = _MEMORY / (self.count + _MEMORY - 1)
+        share = 1.0 if self._latest or share >= left else share / left
         if known and are_plain(known):
             torch._foreach_lerp_(self._means, known, share)
         else:

@@ -19,18 +19,21 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.arguments import whole
 from annealtune.annealing.race_info import RaceInfo, rate_text
 from annealtune.optim.averaging import no_average
+from annealtune.optim.evaluation.guards import Gradients
 from annealtune.optim.evaluation.intake import Intake
+from annealtune.optim.evaluation.minibatch import Minibatch
 from annealtune.optim.evaluation.objectives import Objective
+from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.evaluation.wrappers import unwrapped
+from annealtune.optim.guard import LossGuard
 from annealtune.optim.held_setting import HeldSetting
 from annealtune.optim.history import History
-from annealtune.optim.loss_guard import LossGuard
 from annealtune.optim.options import checks
 from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
+from annealtune.optim.parameters import parameters_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.races import Races
@@ -61,9 +64,12 @@ class SelfTuner(OptimizerWrapper):
             function without arguments that returns a number to be minimized, or several that are
             compared one by one. It may be anything that can be computed from the weights. For
             losses that do not measure progress: where it is given, they may rise.
+        warmup: steps over which the rate rises linearly after the race, which is held without one.
+            By default 5 % of the run, 50 steps if its length is not known; 0 switches it off.
+        guard: whether a run that diverges is put back to its averaged weights with a quarter of the
+            rate, at most twice; if not, a loss that is not finite is an error.
         average: whether an average of the weights is kept for `averaged`.
         idle: where the arms lie that are not in the model: ``"device"`` or ``"host"`` memory.
-        seed: of the tuner's own generator, which draws the winners.
         process_group: of the processes that train this model together, by default all of
             torch.distributed: they compare the means of their losses and decide alike.
         arms_on: a group of processes to run the arms of a race side by side, such as
@@ -103,9 +109,10 @@ class SelfTuner(OptimizerWrapper):
         around: float | None = None,
         neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
         objective: Objective | None = None,
+        warmup: int | None = None,
+        guard: bool = True,
         average: bool = True,
         idle: Literal["device", "host"] = "device",
-        seed: int = 0,
         process_group: ProcessGroup | None = None,
         arms_on: ProcessGroup | None = None,
     ) -> None:
@@ -115,18 +122,24 @@ class SelfTuner(OptimizerWrapper):
         ranks = Ranks("SelfTuner", base, process_group, alone=alone)
         intake = Intake("SelfTuner", base, model, ranks, buffers=True)
         self.model = model = unwrapped(model)
-        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle)
-        seed = whole("SelfTuner(seed=...)", seed)
+        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
         lanes = Lanes(base, model, arms_on)
         self.history = History(lanes.ranks if alone else ranks)
         self._rates = GroupRates("SelfTuner", base)
         self._rates.refuse_others()
-        self._held = HeldSetting(self._rates, self.total_steps)  # what the races have chosen
-        self._races = Races(base, model, self._rates, self.history, plan, seed, ranks, lanes)
+        # What the races have chosen.
+        self._held = HeldSetting(self._rates, self.total_steps, plan.warm_up)
+        self._races = Races(base, model, self._rates, self.history, plan, ranks, lanes)
         self._guard = LossGuard(
-            base, model, self.history, average=average, sign=plan.sign, measures=objective is None
+            base,
+            model,
+            self.history,
+            average=average,
+            sign=plan.sign,
+            measures=objective is None,
+            is_on=guard,
         )
         self._average = self._guard.average if average else None
         parts = (self._held, self._rates, self._races, self._guard, self.history)
@@ -165,7 +178,9 @@ class SelfTuner(OptimizerWrapper):
         if closure is None and loss is None and self._is_asked_to_initialise():
             return self.base.step()
         self._check_undisturbed()
-        again = self.is_racing and not self._races.are_over
+        is_known = closure is not None or (loss is None and self.records)
+        weighs = self._guard.doubts and is_known  # whether the run has diverged
+        again = weighs or (self.is_racing and not self._races.are_over)
         minibatch = self._intake.take(closure, loss, probe, rng_state, again=again)
         before = self._intake.buffers  # of the model, before the forward
         with self._intake.paused():
@@ -175,6 +190,8 @@ class SelfTuner(OptimizerWrapper):
             if self._races.race is not None:
                 self._hold(self._races.step(minibatch, self.steps, before))  # of every live arm
             elif not self.is_racing:
+                if weighs:
+                    self._weigh(minibatch)
                 self._plain_step(losses)
         self._held.steps += 1
         self._rates.claim()
@@ -295,6 +312,7 @@ class SelfTuner(OptimizerWrapper):
     def _hold(self, setting: Setting | None) -> None:
         """Make every step from here on one of the base, once the races have chosen a setting."""
         if setting is not None:
+            self._held.began = self.steps + 1 if self._races.infos else self.steps
             self._held.write(setting, self._guard.share)
             self._intake.end_replays()
             self._guard.begin()
@@ -305,13 +323,35 @@ class SelfTuner(OptimizerWrapper):
         if self._ranks.count > 1:
             losses = self._ranks.mean_loss(losses, self.steps, rate)
             self._ranks.note_step()
-        if self._guard.is_sound(losses, self.steps, rate):
+        doubted, cuts = self._guard.doubts, self._guard.cuts
+        if self._guard.is_sound(losses, self.steps, rate, self._held.share_left):
             self._rates.write(rate)
             self.base.step()
             if self._held.steps + 1 == self.total_steps:
                 self._guard.end(self.steps, rate)
         else:
             self._held.write(self._held.setting, self._guard.share)
+        if self._guard.cuts > cuts:
+            self._races.note_cut(self._guard.share)
+        if self._guard.doubts and not doubted:
+            self._intake.begin_replays()
+        elif doubted and not self._guard.doubts:
+            self._intake.end_replays()
+
+    def _weigh(self, minibatch: Minibatch) -> None:
+        """Compute the minibatch at the averaged weights too; gradient and random state stay."""
+        after = RandomState.capture()
+        gradients = Gradients(parameters_of(self.base))
+        gradients.put_aside()
+        try:
+            with self._guard.at_safe_weights():
+                safe = float(minibatch.again())
+        finally:
+            gradients.put_back()
+            after.restore()
+        here = float(minibatch.compared())
+        means = self._ranks.means([here, safe], "guard", self.steps)
+        self._guard.weigh(*means)
 
     def _check_undisturbed(self) -> None:
         """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
@@ -334,7 +374,7 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing:
+        if self.is_racing or self._guard.doubts:
             self._intake.begin_replays()
         else:
             self._intake.end_replays()

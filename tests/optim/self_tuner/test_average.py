@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from annealtune.optim.loss_watch import EVERY
 
 LENGTH, STEPS = 400, 200

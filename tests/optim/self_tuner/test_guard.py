@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
+from annealtune.optim.loss_watch import EVERY, LossWatch
 from torch import nn
 
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.loss_watch import EVERY, LossWatch
 from annealtune.optim.self_tuner import SelfTuner
 from tests.optim.self_tuner.classification import BASES, adamw, sgd, train
 

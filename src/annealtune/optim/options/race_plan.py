@@ -11,6 +11,7 @@ from annealtune.annealing import Neighborhood
 from annealtune.annealing.arguments import count, positive
 from annealtune.annealing.race import allowance
 from annealtune.optim.evaluation.objectives import Objective
+from annealtune.optim.held_setting import default_warm_up
 from annealtune.optim.options.checks import direction
 from annealtune.optim.options.controls import Controls
 from annealtune.optim.options.miniature import refuses
@@ -26,6 +27,7 @@ class RacePlan:
 
     Attributes:
         on_host: whether idle arms lie in host memory.
+        warm_up: steps over which the rate rises after the race.
         sign: -1 where the loss is maximized.
     """
 
@@ -34,6 +36,7 @@ class RacePlan:
     neighborhood: Neighborhood | None
     objective: Objective | None
     on_host: bool
+    warm_up: int
     sign: float
 
     @classmethod
@@ -45,6 +48,7 @@ class RacePlan:
         neighborhood: Any,
         objective: Any,
         idle: Any,
+        warmup: Any,
     ) -> RacePlan:
         """Return the plan, before anything has changed.
 
@@ -70,8 +74,11 @@ class RacePlan:
             )
         if idle not in ("device", "host"):
             raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
+        if warmup is None:
+            warmup = default_warm_up(total_steps)
+        warmup = count("SelfTuner(warmup=...)", warmup, least=0)
         sign = direction("SelfTuner", base)
-        return cls(total_steps, around, neighborhood, objective, idle == "host", sign)
+        return cls(total_steps, around, neighborhood, objective, idle == "host", warmup, sign)
 
 
 def _check_room(base: Optimizer, around: float) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
 
-# Rates of the arms are this factor apart.
-SPACING = 4.0
+# Rates of the arms are this factor apart: half a decade.
+SPACING = 10.0**0.5
 
 
 def rate_of(setting: Setting) -> float:
@@ -18,16 +18,8 @@ def rate_of(setting: Setting) -> float:
 
 
 def spaced(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
-    """Return rates a factor of 4 apart, from that power of it to this one."""
+    """Return rates half a decade apart, from so many steps below a rate to so many above."""
     return tuple(Setting({"lr": centre * SPACING**n}) for n in range(lowest, highest + 1))
-
-
-def falling(settings: Sequence[Setting]) -> list[int]:
-    """Return the arms in falling order of their rate; none where rates do not tell them apart."""
-    rates = [rate_of(setting) for setting in settings]
-    if len(set(rates)) < len(rates):
-        return []
-    return sorted(range(len(rates)), key=lambda arm: -rates[arm])
 
 
 def present(base: Optimizer, settings: Iterable[Setting]) -> int:

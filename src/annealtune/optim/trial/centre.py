@@ -15,10 +15,20 @@ from annealtune.optim.trial.snapshot import Snapshot
 
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
 _WITH_ADAM = 3e-3
-# Otherwise: the rate at which the first steps change the weights by this part of their size.
+# These do; what only has such a name may not.
+_KIN_OF_ADAM = (
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.SparseAdam,
+)
+# Otherwise: the rate at which a step changes the weights by this part of their size.
 _RELATIVE_CHANGE = 5e-3
-# Momentum builds up over the first steps, so a few are made along the first gradient.
-_STEPS = 4
+# The first steps are not like those that follow: momentum builds up, RMSprop's and Adagrad's
+# denominators too. So this many are made along the first gradient, and the last one counts.
+_STEPS = 30
 # Tensors that start at zero count as if they had this variance over their fan-in.
 _LEAST_VARIANCE = 0.1
 _TRIES, _FIRST_TRY, _FARTHEST, _LARGEST = 12, 1e-3, 1e4, 1e30
@@ -31,17 +41,16 @@ def known_centre(base: Optimizer) -> float | None:
         >>> known_centre(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
         0.003
     """
-    names = (kind.__name__.lower() for kind in type(base).__mro__)
-    return _WITH_ADAM if any("adam" in name for name in names) else None
+    return _WITH_ADAM if isinstance(base, _KIN_OF_ADAM) else None
 
 
 @torch.no_grad()
 def relative_centre(base: Optimizer, rates: GroupRates) -> float:
-    """Return the rate at which steps along the present gradient change the weights by 0.5 %.
+    """Return the rate at which a step along the present gradient changes the weights by 0.5 %.
 
-    The base makes a few steps at a trial rate, which are undone; the change being about
-    proportional to the rate, two or three trials are enough. Hooks on the base's step are called
-    in them too.
+    The base makes thirty steps at a trial rate, which are undone; the change of the last one being
+    about proportional to the rate, two or three trials are enough. Hooks on the base's step are
+    called in them too.
 
     Args:
         base: with a gradient in place.
@@ -54,14 +63,16 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     # The arms go far above the centre, and torch refuses what the weights' kind cannot hold.
     highest = (torch.finfo(p.dtype).max for p in parameters if p.dtype.is_floating_point)
     possible = min(highest, default=math.inf) / _FARTHEST**0.5
+    origin = [p.clone() for p in parameters]
     for _ in range(_TRIES):
         before.take(gradients=True)
-        weights = [p.clone() for p in parameters]
         try:
             rates.write(rate)
-            for _ in range(_STEPS):
+            for _ in range(_STEPS - 1):
                 base.step()
-            change = _relative_change(parameters, weights) / _STEPS
+            weights = [p.clone() for p in parameters]
+            base.step()
+            change = _relative_change(parameters, weights, origin)
         finally:
             before.restore()
             start.restore()
@@ -81,14 +92,14 @@ def _square(tensor: Tensor) -> float:
     return float(gathered(tensor.abs().double().square().sum()))
 
 
-def _relative_change(parameters: list[Tensor], weights: list[Tensor]) -> float:
-    """Return the root mean square of the changes, each tensor's in units of its own size."""
-    pairs = zip(parameters, weights, strict=True)
-    moved = [(p, w) for p, w in pairs if p.grad is not None and p.numel() > 0]
+def _relative_change(after: list[Tensor], before: list[Tensor], origin: list[Tensor]) -> float:
+    """Return the root mean square of the changes, each tensor's in units of its original size."""
+    triples = zip(after, before, origin, strict=True)
+    moved = [(p, w, o) for p, w, o in triples if p.grad is not None and p.numel() > 0]
     total, count = 0.0, 0
-    for parameter, before in [(p, w) for p, w in moved if p.dim() >= 2] or moved:
-        fan_in = max(parameter.numel() // parameter.shape[0], 1) if parameter.dim() >= 2 else 1
-        size = max(_square(before) / before.numel(), _LEAST_VARIANCE / fan_in)
-        total += _square(parameter - before) / size
-        count += parameter.numel()
+    for p, weight, first in [(p, w, o) for p, w, o in moved if p.dim() >= 2] or moved:
+        fan_in = max(p.numel() // p.shape[0], 1) if p.dim() >= 2 else 1
+        size = max(_square(first) / first.numel(), _LEAST_VARIANCE / fan_in)
+        total += _square(p - weight) / size
+        count += p.numel()
     return math.sqrt(total / count) if count else 0.0

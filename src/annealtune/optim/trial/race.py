@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import random
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import Allowance, Outcome, Standings, can_be_summed
+from annealtune.annealing.race import PATIENCE, Allowance, Outcome, Standings, can_be_summed
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.grad_scaler import active_scaler
@@ -151,22 +150,23 @@ class Race:
     def is_over(self) -> bool:
         """Whether it is time for the verdict."""
         live = len(self.standings.live)
-        return (
-            self.standings.minibatches >= self._allowance.minibatches
-            or self.extra_steps + live - 1 > self._allowance.extra_steps
-            or live == 1
-            or self.all_broke
-        )
+        if live == 1 or self.all_broke:
+            return True
+        is_spent = self.extra_steps + live - 1 > self._allowance.extra_steps
+        if is_spent and self._objective is None and not self.standings.has_learnt:
+            # On a plateau it is too early to judge.
+            is_spent = self.extra_steps + live - 1 > PATIENCE * self._allowance.extra_steps
+        return is_spent or self.standings.minibatches >= self._allowance.minibatches
 
     @property
     def all_broke(self) -> bool:
         """Whether no arm has a finite loss any more."""
         return self.standings.spoilt >= MOST_SPOILT
 
-    def verdict(self, incumbent: int, smaller: Sequence[int], rng: random.Random) -> Outcome:
-        """Judge the live arms and draw the winner."""
+    def verdict(self, incumbent: int) -> Outcome:
+        """Judge the live arms; return who has won."""
         if self._objective is None:
-            return self.standings.verdict(incumbent, smaller, rng)
+            return self.standings.verdict(incumbent)
         try:
             judged = {arm: self._judged(arm) for arm in self._lanes.own(self.standings.live)}
             self._values = self._lanes.exchange(judged, self.standings.live, "objective")
@@ -186,7 +186,13 @@ class Race:
         for arm, values in broken.items():
             self.standings.drop(arm, f"objective {values}")
         self._forget_dropped()
-        return self.standings.verdict(incumbent, smaller, rng, self._values)
+        found = [self._values[arm] for arm in self.standings.live]
+        if len(found) > 1 and all(value == found[0] for value in found):
+            self._say(
+                f"the objective is {found[0][0]:.4g} for every arm, so it decides nothing and the "
+                "incumbent wins: does it depend on the weights that this optimizer trains?"
+            )
+        return self.standings.verdict(incumbent, self._values)
 
     def scores(self) -> tuple[float, ...]:
         """Return what every arm is judged by, NaN where there is nothing.

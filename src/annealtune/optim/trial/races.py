@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,10 +13,9 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.race import Allowance, allowance, upward_belief
+from annealtune.annealing.race import Allowance, allowance
 from annealtune.annealing.race_info import RaceInfo, numbered
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.annealing_state import restored_generator, saved_generator
 from annealtune.optim.evaluation.guards import Buffers, rewound
 from annealtune.optim.evaluation.minibatch import Minibatch
 from annealtune.optim.history import History
@@ -30,22 +29,24 @@ from annealtune.optim.parameters import (
 )
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.trial.arm_rates import SPACING, falling, present, rate_of, spaced
+from annealtune.optim.trial.arm_rates import SPACING, present, rate_of, spaced
 from annealtune.optim.trial.centre import known_centre, relative_centre
 from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.race import MOST_SPOILT, Race
 from annealtune.optim.trial.run_state import check_state
 
-# Rates of the arms: this many on each side of the centre.
-_ON_EACH_SIDE = 2
+# Rates of the arms, in steps of half a decade: so many below the centre, so many above.
+_BELOW, _ABOVE = 1, 2
+# Further races go on from the edge that has won, this many steps beyond it, at most so often.
+_BEYOND, _MOST_RACES = 2, 5
 # Where every arm broke, the next race is held this far below.
-_FAR_BELOW = SPACING**3
+_FAR_BELOW = SPACING**4
 # Steps without any gradient after which a word is due.
 _LONG_WAIT = 100
 
 
 class Races(Part):
-    """Finds the setting of a run by one race, or by a few where the lowest rate wins.
+    """Finds the setting of a run by one race, or by a few where the winner is at an edge.
 
     Attributes:
         infos: the races that are over.
@@ -59,7 +60,6 @@ class Races(Part):
         rates: GroupRates,
         history: History,
         plan: RacePlan,
-        seed: int,
         ranks: Ranks,
         lanes: Lanes,
     ) -> None:
@@ -72,7 +72,6 @@ class Races(Part):
         self._lanes = lanes
         # The incumbent of an H that is given.
         self._own_arm = present(base, plan.neighborhood or ())
-        self._rng = random.Random(seed)
         self._centre = math.nan  # until there is a gradient
         self._waited = 0
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
@@ -94,7 +93,7 @@ class Races(Part):
         settings = self._first_arms()
         if not settings:
             return self._hold_centre(step)
-        self._ranks.refuse_differences("seeds", hash(self._rng.getstate()[1]), *settings)
+        self._ranks.refuse_differences("settings", *settings)
         with rewound(before, modules_of(self._model)):
             self.race = self._started(settings, step)
         return None
@@ -133,19 +132,16 @@ class Races(Part):
         return [info for info in self.infos if info.step < race.began]
 
     def _finish(self, race: Race, step: int) -> Setting | None:
-        """Draw the winner; go on from it, or start again at the rate that is made of it."""
-        incumbent, by_rate = self._incumbent(race), falling(race.settings)
-        outcome = race.verdict(incumbent, by_rate, self._rng)
-        if self._plan.neighborhood is None and self._plan.objective is None:
-            if not self._is_relative:
-                outcome = race.standings.steadier(outcome, incumbent, by_rate)
-            outcome = race.standings.safer(outcome, by_rate)
+        """Judge the race; go on from the winner, start again at its rate, or race on beyond it."""
+        outcome = race.verdict(self._incumbent(race))
         winner = race.settings[outcome.winner]
         self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
-        below = self._below(race.settings, winner)
-        chosen = winner if below else self._believed(winner, race.settings)
-        # An arm that has had this rate all along is exactly where the base would be with it.
-        arm = None if below else _live_arm(race, chosen)
+        further = self._further(race, winner)
+        chosen = winner if further else self._settled(winner)
+        # An arm that has had this rate all along is exactly where the base would be with it, unless
+        # the run is to warm up first.
+        warms = self._plan.warm_up > 0
+        arm = None if further or warms else _live_arm(race, chosen)
         if arm is not None:
             race.bring(arm)
             if not weights_are_finite(self._base):
@@ -155,8 +151,8 @@ class Races(Part):
         number = len(self._before(race)) + 1
         info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
-        self._chosen = None if below else chosen
-        self.race = self._started(below, step + 1) if below else None
+        self._chosen = None if further else chosen
+        self.race = self._started(further, step + 1) if further else None
         return self._chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
@@ -175,7 +171,7 @@ class Races(Part):
         info = race.info(step, None, "all broke", rate_of(chosen), restarted=True, number=number)
         self._note(info, race, step)
         self._centre = rate_of(chosen)
-        if self._plan.neighborhood is None and self._allowance().fits(3):
+        if self._plan.neighborhood is None and self._may_race_on(race, 3):
             self.race = self._started(spaced(self._centre, -1, 1), step + 1)
             return None
         self._chosen, self.race = chosen, None
@@ -226,13 +222,18 @@ class Races(Part):
         """Return the settings of the first race: the H that was given, or rates around a centre."""
         if self._plan.neighborhood is not None:
             return tuple(Setting({"lr": self._centre, **s}) for s in self._plan.neighborhood)
-        for side in range(_ON_EACH_SIDE, 0, -1):
-            if self._allowance().fits(2 * side + 1):
-                return spaced(self._centre, -side, side)
+        for above in range(_ABOVE, 0, -1):
+            if self._allowance().fits(_BELOW + 1 + above):
+                return spaced(self._centre, -_BELOW, above)
         return ()
 
     def _allowance(self) -> Allowance:
-        return allowance(self._plan.total_steps, self.extra_steps)
+        return allowance(self._plan.total_steps, is_further=bool(self.infos))
+
+    def _may_race_on(self, race: Race, arms: int) -> bool:
+        """Tell whether the run has room for one race more."""
+        room = allowance(self._plan.total_steps, is_further=True)
+        return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
     def _started(self, settings: Sequence[Setting], step: int) -> Race:
         return Race(
@@ -259,28 +260,44 @@ class Races(Part):
         distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
 
-    def _believed(self, winner: Setting, settings: Sequence[Setting]) -> Setting:
-        """Return what is made of the winner: a rate above the centre is believed in part."""
-        if self._plan.neighborhood is not None or rate_of(winner) <= self._centre:
+    def _further(self, race: Race, winner: Setting) -> tuple[Setting, ...]:
+        """Return the arms of a further race if nothing beyond the winner was tried yet.
+
+        Above the highest rate it goes on only if the centre may be far off, because it comes from
+        the first gradient.
+        """
+        tried = [*race.settings, *(s for info in self._before(race) for s in info.settings)]
+        rates = list(map(rate_of, tried))
+        is_lowest, is_highest = (rate_of(winner) == rate for rate in (min(rates), max(rates)))
+        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+            return ()
+        if is_lowest:
+            return spaced(rate_of(winner), -_BEYOND, 0)
+        if is_highest and self._is_relative:
+            return spaced(rate_of(winner), 0, _BEYOND)
+        return ()
+
+    def _settled(self, winner: Setting) -> Setting:
+        """Return what is made of the winner.
+
+        A rate below those of the first race is doubted: races are not warmed up and the run is, so
+        it can bear more. The geometric mean with the centre is taken.
+        """
+        lowest = self._centre / SPACING**_BELOW
+        if self._plan.neighborhood is not None or rate_of(winner) > 0.99 * lowest:
             return winner
-        belief = upward_belief(self._plan.total_steps, is_relative=self._is_relative)
-        believed = self._centre * (rate_of(winner) / self._centre) ** belief
-        near = (s for s in settings if math.isclose(rate_of(s), believed, rel_tol=1e-9))
-        return next(near, Setting({"lr": believed}))
+        return Setting({"lr": math.sqrt(rate_of(winner) * self._centre)})
 
     @property
     def _is_relative(self) -> bool:
         """Whether the centre comes from the first gradient alone, and may be far off."""
         return self._plan.around is None and known_centre(self._base) is None
 
-    def _below(self, settings: Sequence[Setting], winner: Setting) -> tuple[Setting, ...]:
-        """Return the arms of a further race if the winner has the lowest rate and one is allowed.
-
-        There is none above the highest rate: what wins there is not believed in full anyway.
-        """
-        may_go_on = self._plan.neighborhood is None and self._allowance().fits(_ON_EACH_SIDE + 1)
-        is_lowest = rate_of(winner) == min(map(rate_of, settings))
-        return spaced(rate_of(winner), -_ON_EACH_SIDE, 0) if may_go_on and is_lowest else ()
+    def note_cut(self, share: float) -> None:
+        """Let the record of the last race tell the rate that the guard has left."""
+        if self.infos and self._chosen is not None:
+            last = dataclasses.replace(self.infos[-1], rate=rate_of(self._chosen) * share)
+            self.infos = [*self.infos[:-1], last]
 
     def _note(self, info: RaceInfo, race: Race, step: int) -> None:
         self.infos = [*self._before(race), info]
@@ -295,7 +312,6 @@ class Races(Part):
             "centre": self._centre,
             "waited": self._waited,
             "spoilt": self._spoilt,
-            **saved_generator(self._rng),
             "infos": [info.to_dict() for info in self.infos],
             "race": None if self.race is None else self.race.state_dict(),
             "chosen": None if self._chosen is None else dict(self._chosen),
@@ -317,16 +333,15 @@ class Races(Part):
             arms = state["race"]["arms"]
             for arm in (arms["origin"], *arms["idle"].values()):
                 check_state(self._base, self._model, arm)
-            self._lanes.check(tuple(state["race"].get("lane", (0, 1))))  # not in the first 0.2
+            self._lanes.check(tuple(state["race"]["lane"]))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         state = state["races"]
-        self._rng = restored_generator(state)
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
         self.infos = numbered(state["infos"])
-        chosen = state.get("chosen")  # not in the first 0.2
+        chosen = state["chosen"]
         self._chosen = None if chosen is None else restored(chosen)
         self.race = None
         if state["race"] is not None:

@@ -13,8 +13,8 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.held_setting import share_of_rate
-from annealtune.optim.loss_watch import EVERY
+from annealtune.optim.guard import EVERY
+from annealtune.optim.held_setting import default_warm_up, share_left, share_of_rate
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import AdamwOptions, ScheduledSgdOptions, SgdOptions
 
@@ -30,7 +30,8 @@ def build_plain(
     arguments = config.options.model_dump(exclude={"factor", "milestones", "schedule"})
     optimizer = kind(model.parameters(), **arguments)
     average = WeightAverage(config.method, optimizer, model) if _is_held(config) else None
-    return Plain(optimizer, _shape(config, steps_per_epoch), scaler, average)
+    total = config.epochs * steps_per_epoch
+    return Plain(optimizer, _shape(config, steps_per_epoch), total, scaler, average)
 
 
 def _shape(config: RunConfig, steps_per_epoch: int) -> Callable[[int], float]:
@@ -44,7 +45,7 @@ def _shape(config: RunConfig, steps_per_epoch: int) -> Callable[[int], float]:
         return lambda step: factor ** sum(step // steps_per_epoch >= start for start in starts)
     total = config.epochs * steps_per_epoch
     if _is_held(config):
-        return lambda step: share_of_rate(step, total)
+        return lambda step: share_of_rate(step, total, warm_up=default_warm_up(total))
     return lambda step: 0.5 * (1 + math.cos(math.pi * step / total))
 
 
@@ -58,6 +59,7 @@ class Plain(Method):
     Args:
         optimizer: makes the steps.
         shape: the factor of the rate at each step, from 0.
+        total_steps: planned length.
         scaler: scales the loss of fp16 runs.
         average: of the weights, by which the run is judged; without one its last weights are.
     """
@@ -66,6 +68,7 @@ class Plain(Method):
         self,
         optimizer: Optimizer,
         shape: Callable[[int], float],
+        total_steps: int,
         scaler: GradScaler | None,
         average: WeightAverage | None,
     ) -> None:
@@ -74,17 +77,20 @@ class Plain(Method):
         self.averages = average is not None
         self._first_rate = optimizer.param_groups[0]["lr"]
         self._shape = shape
+        self._total_steps = total_steps
         self._step = 0
 
     def step(self, minibatch: CountedMinibatch) -> None:
         """Make one plain step."""
         if self._average is not None and self._step % EVERY == 0:
-            self._average.add()
+            self._average.add(share_left(self._step, self._total_steps))
         for group in self._optimizer.param_groups:
             group["lr"] = self._first_rate * self._shape(self._step)
         self._step += 1
         self._optimizer.zero_grad()
         self._descend(minibatch.loss(), self._scaler)
+        if self._average is not None and self._step == self._total_steps:
+            self._average.add(0.0)  # the rate has decayed: these are the weights to keep
 
     def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
         """Give the model the average of its weights, if one is kept."""

@@ -55,7 +55,6 @@ def build_self_tuned(
         total_steps=total_steps,
         around=options.around,
         average=options.average,
-        seed=config.seeds["decision_seed"],
     )
     return SelfTuned(tuner, scaler)
 
