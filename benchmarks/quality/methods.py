@@ -11,7 +11,7 @@ from annealtune.errors import DataError
 
 from . import autolrs, fixed, paper, peers, tuned, variants, version_0_2
 from .gradients import Record
-from .records import Key
+from .records import Key, provenance
 from .tasks.catalogue import TASKS
 from .tasks.task import Sources, Task
 
@@ -67,7 +67,8 @@ def run(key: Key, sources: Sources) -> Record:
         raise  # something to install or to fetch, and then to start again
     except Exception as error:  # noqa: BLE001  (nothing is lost: the page lists it)
         record = {"failure": f"{type(error).__name__}: {error}"}
-    return {**key._asdict(), **record, "seconds": round(time.perf_counter() - started, 2)}
+    seconds = round(time.perf_counter() - started, 2)
+    return {**key._asdict(), **record, **provenance(), "seconds": seconds}
 
 
 def _method(name: str) -> Method:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
-from .oracle import GRID_SEED, oracle_rate, tried_rates
+from .oracle import grid_seeds, oracle_rate, tried_rates
 from .records import Key, Records
 from .summaries import CENTRE, NEAR_RATES
 from .tasks.catalogue import (
@@ -48,7 +48,8 @@ class Part(NamedTuple):
         for task in self.tasks:
             for schedule in self.schedules:
                 for rate in self._rates(task, schedule, known):
-                    yield self._key(task, GRID_SEED, at_rate(schedule, rate))
+                    for seed in grid_seeds(self.length_factor):
+                        yield self._key(task, seed, at_rate(schedule, rate))
         for seed in self.seeds:
             for task in self.tasks:
                 yield from self._of_seed(task, seed, known)
@@ -81,14 +82,16 @@ def parts() -> list[Part]:
     rest = [*CONTROLS, *VERSION, *PEERS, *PAPER]
     everything = [*OURS, centre, *rest]
     for_sgd = [task for task in EARLIER if task not in NOT_FOR_SGD]
+    open_for_sgd = [task for task in OPEN if task not in NOT_FOR_SGD]
     long = Part("adamw", CHEAPEST, ["held"], [*ours, centre], length_factor=10.0, seeds=SEEDS[:2])
     return [
         Part("adamw", list(SEALED), ["held", "cosine"], everything, seeds=SEEDS[:1]),
         Part("adamw", list(EARLIER), ["held", "cosine"], everything, seeds=SEEDS[:3]),
         Part("adamw", list(SEALED), ["held"], [*ours, centre, *IN_README]),
-        Part("adamw", list(OPEN), ["held"], [*ours, centre], seeds=SEEDS[:2]),
+        Part("adamw", list(OPEN), ["held"], [*ours, centre, *IN_README], seeds=SEEDS[:3]),
         Part("adamw", list(OPENED), ["cosine"], rest, seeds=SEEDS[:1]),
         Part("sgd", for_sgd, ["held"], [*ours, "held-centre"], seeds=SEEDS[:2]),
+        Part("sgd", open_for_sgd, ["held"], [*ours, "held-centre"], seeds=SEEDS[:3]),
         *(
             Part(base, tasks, ["held"], [*ours, "held-centre"], seeds=SEEDS[:1])
             for base, tasks in FOR_OTHER_BASES.items()
