@@ -57,7 +57,7 @@ class SelfTuner(OptimizerWrapper):
             arm; without it all arms share them.
         total_steps: planned number of calls of `step`, those of a race included.
         around: the rate in the middle of the first race. By default 3e-3 for Adam and its kin, else
-            the rate whose first steps change the weights by about 0.5 % of their size.
+            the rate whose steps change the weights by about 2 % of their size.
         neighborhood: settings to race instead, of any options of the base: an H such as
             ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
         objective: what the arms are judged by at the end of a race, instead of their losses: a

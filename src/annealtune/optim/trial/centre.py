@@ -25,7 +25,7 @@ _KIN_OF_ADAM = (
     torch.optim.SparseAdam,
 )
 # Otherwise: the rate at which a step changes the weights by this part of their size.
-_RELATIVE_CHANGE = 5e-3
+_RELATIVE_CHANGE = 2e-2
 # The first steps are not like those that follow: momentum builds up, RMSprop's and Adagrad's
 # denominators too. So this many are made along the first gradient, and the last one counts.
 _STEPS = 30
@@ -46,7 +46,7 @@ def known_centre(base: Optimizer) -> float | None:
 
 @torch.no_grad()
 def relative_centre(base: Optimizer, rates: GroupRates) -> float:
-    """Return the rate at which a step along the present gradient changes the weights by 0.5 %.
+    """Return the rate at which a step along the present gradient changes the weights by 2 %.
 
     The base makes thirty steps at a trial rate, which are undone; the change of the last one being
     about proportional to the rate, two or three trials are enough. Hooks on the base's step are
