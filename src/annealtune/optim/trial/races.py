@@ -264,12 +264,14 @@ class Races(Part):
         """Return the arms of a further race if nothing beyond the winner was tried yet.
 
         Above the highest rate it goes on only if the centre may be far off, because it comes from
-        the first gradient.
+        the first gradient. On a plateau it does not: noise would send the rate down, race after
+        race, to where nothing is learnt at all.
         """
         tried = [*race.settings, *(s for info in self._before(race) for s in info.settings)]
         rates = list(map(rate_of, tried))
         is_lowest, is_highest = (rate_of(winner) == rate for rate in (min(rates), max(rates)))
-        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+        has_room = self._plan.neighborhood is None and self._may_race_on(race, _BEYOND + 1)
+        if not has_room or not race.standings.has_learnt:
             return ()
         if is_lowest:
             return spaced(rate_of(winner), -_BEYOND, 0)
