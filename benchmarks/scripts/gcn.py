@@ -29,6 +29,8 @@ class GraphNet(nn.Module):
         self.register_buffer("words", words, persistent=False)
         self.first = nn.Linear(_WORDS, hidden)
         self.second = nn.Linear(hidden, _CLASSES)
+        for layer in (self.first, self.second):
+            nn.init.uniform_(layer.weight, -(layer.out_features**-0.5), layer.out_features**-0.5)
 
     def forward(self, nodes: Tensor) -> Tensor:
         hidden = F.relu(self.adjacency @ self.first(self.words))
@@ -69,7 +71,7 @@ class GCN(Script):
 def _adjacency(subjects: Tensor, source: torch.Generator) -> Tensor:
     """Return who cites whom, about four links each, normalised by the number of links."""
     count = len(subjects)
-    same = subjects.unsqueeze(0) == subjects
+    same = subjects.unsqueeze(1) == subjects
     chance = torch.where(same, 0.8 * _CLASSES, 0.2 * _CLASSES / (_CLASSES - 1)) * 4 / count
     links = (torch.rand(count, count, generator=source) < chance).float().triu(1)
     links = links + links.T + torch.eye(count)
@@ -78,9 +80,9 @@ def _adjacency(subjects: Tensor, source: torch.Generator) -> Tensor:
 
 
 def _words(subjects: Tensor, source: torch.Generator) -> Tensor:
-    """Return about 18 words of each paper, a third of them from a vocabulary of its subject."""
+    """Return about 18 words of each paper, four of them from a vocabulary of its subject."""
     count = len(subjects)
     special = torch.rand(_CLASSES, _WORDS, generator=source) < 1 / _CLASSES
-    chance = torch.where(special[subjects], 6 * _CLASSES, 0) / _WORDS + 12 / _WORDS
+    chance = torch.where(special[subjects], 4 * _CLASSES, 0) / _WORDS + 14 / _WORDS
     present = (torch.rand(count, _WORDS, generator=source) < chance).float()
     return present / present.sum(1, keepdim=True).clamp(min=1)
