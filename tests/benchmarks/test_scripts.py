@@ -123,6 +123,7 @@ def test_no_method_computes_more_gradients_than_the_recipe(method):
 @pytest.mark.parametrize("name", ["huggingface", "autoencoder"])
 def test_nor_do_frameworks(name):
     script = script_of(name)(Made(), steps=250)
+    script.batch_size, script.block_size = 4, 8
     record = script.train("self-tuned")
     assert record["races"] > 0
     assert 230 < record["minibatches"] + record["extra_steps"] <= 250
