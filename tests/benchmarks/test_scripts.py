@@ -75,11 +75,11 @@ class Line(Script):
 
 
 class Spoiled(Line):
-    """After a good start every step makes it worse."""
+    """After a third of the run the training data are wrong."""
 
     def loss(self, model, x, y):
-        rises = torch.is_grad_enabled() and self.gradients >= 100
-        return super().loss(model, x, y) * (-0.01 if rises else 1)
+        is_wrong = torch.is_grad_enabled() and self.gradients >= 100
+        return super().loss(model, x, -y if is_wrong else y)
 
 
 @pytest.fixture(autouse=True)
@@ -129,11 +129,12 @@ def test_nor_do_frameworks(name):
     assert 230 < record["minibatches"] + record["extra_steps"] <= 250
 
 
+@pytest.mark.filterwarnings("ignore:SelfTuner:UserWarning")  # the loss rises
 @pytest.mark.parametrize("method", METHODS)
 def test_the_output_is_the_best_look(method):
     skip_without(method)
     script = Spoiled(Sources())
-    record = script.attempt(method, 300)
+    record = script.train(method)
     assert record["looks"].index(record["validation"]) < 18
     assert record["test"] < record["final_test"]
 
