@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -9,6 +10,10 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
+
+from annealtune.training.storage.provenance import describe_provenance
 
 Record = dict[str, Any]
 
@@ -31,6 +36,7 @@ class Key(NamedTuple):
 Records = Mapping[Key, Record]
 
 
+<<<<<<< HEAD
 def provenance() -> Record:
     """Return what a run was made with: the commit, torch, the CPU, the number of threads."""
     import torch
@@ -61,6 +67,11 @@ def cpu_model() -> str:
 
 def key_of(record: Record) -> Key:
     return Key(*(record[name] for name in Key._fields))
+=======
+def key_of(record: Record, kind: Any = Key) -> Any:
+    """Return what tells a run apart, as a `Key` or another named tuple."""
+    return kind(*(record[name] for name in kind._fields))
+>>>>>>> scripts
 
 
 def append(path: Path, record: Record) -> None:
@@ -78,7 +89,7 @@ def append(path: Path, record: Record) -> None:
         file.write(line.encode())
 
 
-def read(path: Path) -> dict[Key, Record]:
+def read(path: Path, kind: Any = Key) -> dict[Any, Record]:
     """Return the records of a file by key, none if there is no file.
 
     What follows the last line break was cut off while it was written, and is left out. Of runs that
@@ -90,13 +101,41 @@ def read(path: Path) -> dict[Key, Record]:
     if not path.exists():
         return {}
     *lines, _ = path.read_text(encoding="utf-8").split("\n")
-    return dict(_parsed(lines, path))
+    return dict(_parsed(lines, path, kind))
 
 
-def _parsed(lines: Iterable[str], path: Path) -> Iterable[tuple[Key, Record]]:
+def _parsed(lines: Iterable[str], path: Path, kind: Any) -> Iterable[tuple[Any, Record]]:
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-            yield key_of(record), record
+            yield key_of(record, kind), record
         except (ValueError, TypeError, KeyError) as error:
             raise RecordsError(f"{path}, line {number} is no record of a run ({error})") from error
+
+
+def provenance() -> Record:
+    """Return where a run was made: commit, torch, CPU, threads."""
+    facts = describe_provenance()
+    return {
+        "commit": facts.get("commit", "") + ("-changed" if _is_changed() else ""),
+        "torch": facts["torch"],
+        "cpu": _cpu(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _is_changed() -> bool:
+    """Tell whether there are changes that are not in the commit."""
+    command = ["git", "-C", str(Path(__file__).parent), "status", "--porcelain", "-uno"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    # A benchmark writes its own results while it runs.
+    return any("docs/results/" not in line for line in answer.stdout.splitlines())
+
+
+def _cpu() -> str:
+    """Return the name of the CPU, or of its kind where the system does not tell more."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
