@@ -36,42 +36,9 @@ class Key(NamedTuple):
 Records = Mapping[Key, Record]
 
 
-<<<<<<< HEAD
-def provenance() -> Record:
-    """Return what a run was made with: the commit, torch, the CPU, the number of threads."""
-    import torch
-
-    described = subprocess.run(
-        ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-        cwd=Path(__file__).parent,
-        capture_output=True,
-        text=True,
-    )
-    return {
-        "commit": described.stdout.strip() or None,
-        "torch": torch.__version__,
-        "cpu": cpu_model(),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def cpu_model() -> str:
-    """Return the name of the processor, as far as the system tells."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())
-
-
-def key_of(record: Record) -> Key:
-    return Key(*(record[name] for name in Key._fields))
-=======
 def key_of(record: Record, kind: Any = Key) -> Any:
     """Return what tells a run apart, as a `Key` or another named tuple."""
     return kind(*(record[name] for name in kind._fields))
->>>>>>> scripts
 
 
 def append(path: Path, record: Record) -> None:
