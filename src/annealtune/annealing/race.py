@@ -24,8 +24,8 @@ _LEARNT = 3.0
 
 # Minibatches of one race.
 _LONGEST = 40
-# Extra steps of a race: 4 % of the run, at most 100; in short runs 8 %, at most 32.
-_SHARE, _MOST, _SHORT_SHARE, _SHORT_MOST = 0.04, 100, 0.08, 32
+# Extra steps of a race: 4 % of the run, at most 100; in short runs 12 %, at most 32.
+_SHARE, _MOST, _SHORT_SHARE, _SHORT_MOST = 0.04, 100, 0.12, 32
 # On a plateau, where no arm has learnt anything, so many times as many.
 PATIENCE = 2
 # The length that is assumed if the user gives none.
@@ -100,7 +100,7 @@ def allowance(total_steps: int | None, *, is_further: bool = False) -> Allowance
     """Return what a race may cost in a run of this length.
 
     That is 4 % of the run in extra steps, at most 100, so 1 % of 10,000 steps; in runs of less than
-    800 steps 8 %, at most 32. A further race, where the first was won at its edge, may cost half of
+    800 steps 12 %, at most 32. A further race, where the first was won at its edge, may cost half of
     it.
 
     Args:
