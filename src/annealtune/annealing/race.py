@@ -19,8 +19,9 @@ _LEAST_WINDOW = 4
 # A single difference counts at most this many times the median one, so that an arm that explodes
 # is not saved by its own deviation.
 _OUTLIER = 3.0
-# The leader has learnt something when its loss has fallen by this many standard errors.
-_LEARNT = 3.0
+# The leader has learnt something when its loss has fallen by this many standard errors, and an arm
+# does harm when its loss has risen by that many.
+_LEARNT, _HARMED = 3.0, 2.0
 
 # Minibatches of one race.
 _LONGEST = 40
@@ -184,13 +185,23 @@ class Standings:
     @property
     def has_learnt(self) -> bool:
         """Whether the leader's loss has clearly fallen since the first minibatches."""
-        losses = self.losses[self.leader]
+        rise = self._rise(self.leader)
+        return rise is not None and -rise.mean > _LEARNT * rise.error
+
+    def does_harm(self, arm: int) -> bool:
+        """Tell whether the loss of an arm has clearly risen since the first minibatches."""
+        rise = self._rise(arm)
+        return rise is not None and rise.mean > _HARMED * rise.error
+
+    def _rise(self, arm: int) -> Difference | None:
+        """Return by how much the loss of an arm has risen, None if it is too early to tell."""
+        losses = self.losses[arm]
         first, last = losses[:_LEAST_WINDOW], losses[-self._window() :]
         if len(losses) < 2 * _LEAST_WINDOW:
-            return False
-        fall = statistics.fmean(first) - statistics.fmean(last)
+            return None
         squares = (statistics.variance(part) / len(part) for part in (first, last))
-        return fall > _LEARNT * math.sqrt(sum(squares))
+        mean = statistics.fmean(last) - statistics.fmean(first)
+        return Difference(mean, math.sqrt(sum(squares)))
 
     @property
     def leader(self) -> int:

@@ -136,12 +136,11 @@ class Races(Part):
         outcome = race.verdict(self._incumbent(race))
         winner = race.settings[outcome.winner]
         self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
-        further = self._further(race, winner)
-        chosen = winner if further else self._settled(winner)
+        further = self._further(race, outcome.winner)
         # An arm that has had this rate all along is exactly where the base would be with it, unless
         # the run is to warm up first.
         warms = self._plan.warm_up > 0
-        arm = None if further or warms else _live_arm(race, chosen)
+        arm = None if further or warms else _live_arm(race, winner)
         if arm is not None:
             race.bring(arm)
             if not weights_are_finite(self._base):
@@ -149,9 +148,9 @@ class Races(Part):
         if arm is None:
             race.arms.start_again()
         number = len(self._before(race)) + 1
-        info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
+        info = race.info(step, *outcome, rate_of(winner), restarted=arm is None, number=number)
         self._note(info, race, step)
-        self._chosen = None if further else chosen
+        self._chosen = None if further else winner
         self.race = self._started(further, step + 1) if further else None
         return self._chosen
 
@@ -260,35 +259,21 @@ class Races(Part):
         distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
 
-    def _further(self, race: Race, winner: Setting) -> tuple[Setting, ...]:
+    def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
         """Return the arms of a further race if nothing beyond the winner was tried yet.
 
-        Above the highest rate it goes on only if the centre may be far off, because it comes from
-        the first gradient. On a plateau it does not: noise would send the rate down, race after
-        race, to where nothing is learnt at all.
+        Below the lowest rate it goes on only if even that does harm, above the highest only if the
+        centre may be far off, because it comes from the first gradient.
         """
         tried = [*race.settings, *(s for info in self._before(race) for s in info.settings)]
-        rates = list(map(rate_of, tried))
-        is_lowest, is_highest = (rate_of(winner) == rate for rate in (min(rates), max(rates)))
-        has_room = self._plan.neighborhood is None and self._may_race_on(race, _BEYOND + 1)
-        if not has_room or not race.standings.has_learnt:
+        rates, winner = list(map(rate_of, tried)), rate_of(race.settings[arm])
+        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
             return ()
-        if is_lowest:
-            return spaced(rate_of(winner), -_BEYOND, 0)
-        if is_highest and self._is_relative:
-            return spaced(rate_of(winner), 0, _BEYOND)
+        if winner == min(rates) and race.standings.does_harm(arm):
+            return spaced(winner, -_BEYOND, 0)
+        if winner == max(rates) and self._is_relative and race.standings.has_learnt:
+            return spaced(winner, 0, _BEYOND)
         return ()
-
-    def _settled(self, winner: Setting) -> Setting:
-        """Return what is made of the winner.
-
-        A rate below those of the first race is doubted: races are not warmed up and the run is, so
-        it can bear more. The geometric mean with the centre is taken.
-        """
-        lowest = self._centre / SPACING**_BELOW
-        if self._plan.neighborhood is not None or rate_of(winner) > 0.99 * lowest:
-            return winner
-        return Setting({"lr": math.sqrt(rate_of(winner) * self._centre)})
 
     @property
     def _is_relative(self) -> bool:
