@@ -101,8 +101,8 @@ def allowance(total_steps: int | None, *, is_further: bool = False) -> Allowance
     """Return what a race may cost in a run of this length.
 
     That is 4 % of the run in extra steps, at most 100, so 1 % of 10,000 steps; in runs of less than
-    800 steps 12 %, at most 32. A further race, where the first was won at its edge, may cost half of
-    it.
+    800 steps 12 %, at most 32. A further race, where the first was won at its edge, may cost half
+    of it.
 
     Args:
         total_steps: planned length of the run; None is unknown.
@@ -196,9 +196,10 @@ class Standings:
     def _rise(self, arm: int) -> Difference | None:
         """Return by how much the loss of an arm has risen, None if it is too early to tell."""
         losses = self.losses[arm]
-        first, last = losses[:_LEAST_WINDOW], losses[-self._window() :]
-        if len(losses) < 2 * _LEAST_WINDOW:
+        if len(losses) < _LEAST_WINDOW:
             return None
+        early = min(_LEAST_WINDOW, len(losses) // 2)
+        first, last = losses[:early], losses[early:][-self._window() :]
         squares = (statistics.variance(part) / len(part) for part in (first, last))
         mean = statistics.fmean(last) - statistics.fmean(first)
         return Difference(mean, math.sqrt(sum(squares)))

@@ -271,7 +271,7 @@ class Races(Part):
             return ()
         if winner == min(rates) and race.standings.does_harm(arm):
             return spaced(winner, -_BEYOND, 0)
-        if winner == max(rates) and self._is_relative and race.standings.has_learnt:
+        if winner == max(rates) and self._is_relative:
             return spaced(winner, 0, _BEYOND)
         return ()
 
