@@ -331,7 +331,7 @@ def _drops(study: Study, method: str) -> str | None:
 def _deviation(study: Study, method: str) -> str | None:
     found = [list(scores_of(study, each, _ACCURACY).values()) for each in (method, BASELINE)]
     if min(map(len, found)) < 2:
-        return None
+        return "needs two seeds" if all(found) else None
     ours, base = map(stdev, found)
     return f"{_points(ours)} against {_points(base)}"
 

@@ -170,7 +170,7 @@ def test_the_claims_are_counted_from_the_records(built):
     shown = rows[3][text_column]
     assert re.findall(r"\d\.\d+", shown) == [f"{chances[at]:.3f}" for at in (0, 2, -1)]
     # One seed has no deviation.
-    assert {*block(text, "resnet34")[1][6][2:]} == {"no record yet"}
+    assert {*block(text, "resnet34")[1][6][2:]} == {"needs two seeds"}
 
 
 def test_every_point_of_a_curve_is_in_the_records(built):

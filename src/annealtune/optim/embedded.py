@@ -316,7 +316,7 @@ class EmbeddedTuner(OptimizerWrapper):
         weights enter before the step.
         """
         return (
-            type(self.strategy) is SimulatedAnnealing
+            type(self._annealing.strategy) is SimulatedAnnealing
             and not self._controls.loop_options
             and self._average is None
             and not self._annealing.was_broken

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -62,7 +61,11 @@ def weights_are_finite(optimizer: Optimizer) -> bool:
 
 def trained_of(optimizer: Optimizer) -> list[Tensor]:
     """Return the parameters that have a gradient."""
-    return [p for p in parameters_of(optimizer) if p.grad is not None]
+    found: list[Tensor] = []
+    for p in parameters_of(optimizer):
+        if p.grad is not None:
+            found.append(p)  # noqa: PERF401 - called in every step
+    return found
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
@@ -111,10 +114,10 @@ def read(*values: Tensor | float) -> list[float]:
     for place, value in enumerate(values):
         if isinstance(value, Tensor):
             devices.setdefault(value.device, []).append(place)
+            found[place] = value.reshape(())
     for places in devices.values():
-        tensors = [found[place].reshape(()) for place in places]
-        dtype = functools.reduce(torch.promote_types, (t.dtype for t in tensors))
-        numbers = torch.stack([t.to(dtype) for t in tensors]).tolist()
+        # Types are promoted to one that holds each of them exactly.
+        numbers = torch.stack(list(map(found.__getitem__, places))).tolist()
         for place, number in zip(places, numbers, strict=True):
             found[place] = number
     return found

@@ -82,12 +82,12 @@ class Buffers:
     def take(self, modules: Iterable[nn.Module], extra: Iterable[Tensor] = ()) -> None:
         """Note them as they are now, into the copies that are there if it is the same ones."""
         self._entries: list[tuple[nn.Module, dict[str, Tensor | None]]] = []
-        buffers: list[Tensor | None] = list(extra)
+        buffers = list(extra)
         for module in modules:
             if module._buffers:
                 self._entries.append((module, dict(module._buffers)))
-                buffers += module._buffers.values()
-        self._copies.take([b for b in buffers if b is not None and not is_out_of_reach(b)])
+                buffers += [b for b in module._buffers.values() if b is not None]
+        self._copies.take([b for b in buffers if not is_out_of_reach(b)] if buffers else [])
 
     def put_back(self) -> None:
         """Make them what they were, also one that the forward replaced by a new tensor."""
@@ -125,6 +125,9 @@ class Copies:
     @torch.no_grad()
     def take(self, tensors: list[Tensor]) -> None:
         """Copy tensors; where it is the same ones as the last time, nothing is allocated."""
+        if not tensors:
+            self._tensors, self._forms, self._groups = [], [], []
+            return
         forms = [(t.shape, t.dtype, t.device) for t in tensors]
         if forms == self._forms and all(map(operator.is_, tensors, self._tensors)):
             for group, copies in self._groups:
