@@ -173,11 +173,8 @@ class EmbeddedTuner(OptimizerWrapper):
             self._try(setting, math.nan, test.start)  # w_new = w - eta v                    (l. 8)
             if new_value is None:
                 new_value = test.after()  # L(w_new)                                         (l. 9)
-            value, new_value = test.known(value, new_value)
-            if draws is not None and not math.isfinite(value):
-                self._annealing.rng.setstate(draws)
-                raise self._annealing.non_finite(value)
-            self._decide(value, new_value)  # worsening, prob, accept or go back        (l. 10-17)
+            values = self._known(test, value, new_value, draws)  # read all at once
+            self._decide(*values)  # worsening, prob, accept or go back                 (l. 10-17)
             return training_loss
         except BaseException:
             self._recover()
@@ -335,6 +332,16 @@ class EmbeddedTuner(OptimizerWrapper):
         if is_doubtful and not self._probe.weights_are_finite():
             raise self._annealing.broken_weights(value)
         return value
+
+    def _known(
+        self, test: AcceptTest, value: Tensor | float, new_value: Tensor | float, draws: Any
+    ) -> tuple[float, float]:
+        """Return both values as numbers; if the first is not finite, forget what was drawn."""
+        value, new_value = test.known(value, new_value)
+        if draws is not None and not math.isfinite(value):
+            self._annealing.rng.setstate(draws)
+            raise self._annealing.non_finite(value)
+        return value, new_value
 
     def _choose(
         self, value: Tensor | float, test: AcceptTest
