@@ -86,7 +86,8 @@ def keep(study: Path, folder: Path) -> int:
     def without_place(text: str) -> str:
         for place in places:
             text = text.replace(place, facts["name"])
-        return text
+        above = re.escape(str(study.resolve().parent))  # where `reproduce` puts all its studies
+        return re.sub(rf"(?<=--out[ =]){above}/?(?!\S)", "studies", text)
 
     facts |= {
         "command": without_place(facts["command"]),

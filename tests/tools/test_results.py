@@ -111,6 +111,14 @@ def test_only_finished_runs_are_kept(tmp_path):
     assert [(run.method, run.seed, run.status) for run in study.runs] == [("sgd", 0, "finished")]
 
 
+def test_nobody_learns_where_it_lay(tmp_path):
+    command = f"annealtune reproduce table-1 --size regime --out {tmp_path} --jobs 2"
+    write_study(tmp_path / "study", {"sgd": {0: {}}}, command=command)
+    results.keep(tmp_path / "study", tmp_path / "kept")
+    kept = results.read_kept(tmp_path / "kept").command
+    assert kept == "annealtune reproduce table-1 --size regime --out studies --jobs 2"
+
+
 def test_a_study_without_a_finished_run_is_refused(tmp_path):
     write_study(tmp_path / "study", {"sgd": {0: {"done": 1}}})
     with pytest.raises(ConfigError):
