@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo pictures docs test test-all coverage check bench bench-quality format clean
+.PHONY: help demo pictures results docs test test-all coverage check bench bench-quality format clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,9 +37,13 @@ pictures: demo  ## take the pictures of README again
 	$(BIN)/annealtune report studies/demo/runs/self-tuned-seed0
 	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1150
 
+# No training: python -m tools.results keep STUDY keeps the records of a study that has been run.
+results: $(INSTALLED)  ## the pages and tables of docs/results, from the records that are kept there
+	$(BIN)/python -m tools.results
+
 # Nothing on the pages is loaded from outside. NO_MKDOCS_2_WARNING silences an advertisement.
 docs: $(INSTALLED)  ## build the docs site into site/; a broken link fails
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "The site is in site/; look at it with: $(BIN)/python -m http.server --directory site"
 
 test: check $(FRAMEWORKS)  ## format, lint, types and the fast tests

@@ -6,7 +6,8 @@ VGG16 at a quarter of its widths and a 3-layer MLP, batch 128 and 512, random da
 methods take turns within one run, each with its own copy of the net, in an order that is shuffled
 every round. Times are CPU time, which leaves out what other programs take of a core. A cost is a
 ratio of medians over the rounds; beside it stand the quartiles of the ratios within a round.
-Exits with 1 if a target for time is missed on the convolutional net.
+Exits with 1 if a target for time is missed on the convolutional net: a step of Algorithm 2 as in
+the paper's text costs at most 1.36 plain ones, which is what a forward more costs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from annealtune.annealing import PAPER_RATES, SimulatedAnnealing, Verdict
 from annealtune.training.models import build
 from annealtune.training.task import Task as Learning
 
-COST_TARGET, BOOKKEEPING_TARGET = 1.40, 0.05
+COST_TARGET, BOOKKEEPING_TARGET = 1.36, 0.05
 Step = Callable[[], object]
 
 
@@ -162,13 +163,14 @@ def paper_code(task: Task) -> SGDSA:
     return SGDSA(task.net, preset="paper-code", batch_size=task.batch_size)
 
 
-OURS = "SGDSA, step(closure)"
+OURS = "SGDSA, paper-text"
 # What makes one step, and all that it is called with besides the task.
 METHODS: dict[str, tuple[Callable[..., None], Callable[[Task], tuple[Any, ...]]]] = {
     "SGD": (plain, lambda t: (sgd(t),)),
     "SGD, zero_grad after the forward": (plain, lambda t: (sgd(t), 0, True)),
     "SGD and a forward without gradients": (plain, lambda t: (sgd(t), 1)),
-    OURS: (ours, lambda t: (SGDSA(t.net, temperature=Automatic()),)),
+    OURS: (ours, lambda t: (SGDSA(t.net, preset="paper-text"),)),
+    "SGDSA, step(closure)": (ours, lambda t: (SGDSA(t.net, temperature=Automatic()),)),
     "SGDSA, step(loss=, probe=)": (
         ours_with_probe,
         lambda t: (SGDSA(t.net, temperature=Automatic()),),

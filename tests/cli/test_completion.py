@@ -62,7 +62,7 @@ class TestNames:
             ("annealtune train --device ", ("auto", "cpu", "cuda", "mps")),
             ("annealtune train --accept-batch ", ("same", "next", "held-out")),
             ("annealtune reproduce ", REPRODUCTIONS),
-            ("annealtune reproduce --size ", ("small", "paper")),
+            ("annealtune reproduce --size ", ("small", "regime", "paper")),
             ("annealtune study ", experiment_names()),
             ("annealtune study --engine ", ("local", "ray")),
             ("annealtune study --vary ", ("seed", "init_seed", "data_seed", "decision_seed")),

@@ -7,16 +7,15 @@ import pytest
 
 from annealtune import cli
 from annealtune.errors import ConfigError
-from annealtune.studies.plan import make_plan
+from annealtune.studies.plan import make_plan, parse_seeds
 from annealtune.studies.reproduction import (
     EXPERIMENTS,
-    FORWARDS,
     REPRODUCTIONS,
     SIZES,
     find_experiment,
     find_reproduction,
 )
-from annealtune.training.config import from_values, read_toml
+from annealtune.training.config import assign, from_values, read_toml
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(EXPERIMENTS.glob("*.toml"))
@@ -44,15 +43,20 @@ def test_the_documented_place_leads_to_the_shipped_files():
     assert (ROOT / "experiments").resolve() == EXPERIMENTS
 
 
+def planned(part, size, *assignments, seeds=None):
+    values = values_of(part.file)
+    for assignment in (*part.assignments(size), *assignments):
+        assign(values, assignment)
+    seeds = parse_seeds(part.seeds[size] if seeds is None else seeds)
+    return make_plan(values, name="x", methods=part.methods, seeds=seeds, vary=part.vary)
+
+
 @pytest.mark.parametrize(("part", "size"), PARTS)
 def test_every_part_can_be_planned_and_costed(part, size):
-    values = values_of(part.experiments[size])
-    planned = make_plan(
-        values, name="x", methods=part.methods, seeds=range(part.count()), vary=part.vary
-    )
-    assert set(part.methods) <= FORWARDS.keys()
-    assert 0 < part.hours(size, 2) < 24 * 30
-    assert planned.methods == part.methods
+    plan = planned(part, size)
+    assert plan.methods == part.methods
+    assert 0 < part.hours(plan, size, 2) < 24 * 30
+    assert size == "paper" or part.hours(plan, size, 1) == 2 * part.hours(plan, size, 2)
 
 
 def test_figures_share_the_runs_of_the_table():
@@ -64,24 +68,40 @@ def test_figures_share_the_runs_of_the_table():
         assert len(names) == 5  # two nets, SSA, and the net of the seed remark twice
 
 
-@pytest.mark.parametrize("name", ["small-cifar10-vgg11", "small-cifar10-resnet18"])
-def test_the_small_sisters_have_the_paper_s_steps_and_temperatures(name):
-    values = values_of(name)
-    held_out = round(values["train_size"] * values["validation_fraction"])
-    assert held_out == 1000
-    steps = (values["train_size"] - held_out) // values["batch_size"]
-    assert (values["train_size"] - held_out) % values["batch_size"] == 0
-    assert steps * values["epochs"] == 9_800
-    planned = make_plan(values, name="x", methods=["sgd-sa-paper-code", "sgd-sa-paper-text"])
-    code, text = (config.sgd_sa for config in planned.configs.values())
-    assert (code.preset, code.temperature) == ("paper-code", 512.0)
-    assert (text.preset, text.temperature) == ("paper-text", None)
-    assert {run.config.split_seed for run in planned.runs()} == {0}
-    assert values.get("augment", "none") == "none"
+def test_the_regime_is_the_paper_s_but_for_the_widths():
+    for part in REPRODUCTIONS["table-1"].parts:
+        configs = {size: planned(part, size).configs for size in ("regime", "paper")}
+        for method in part.methods:
+            regime, paper = (configs[size][method].to_dict() for size in ("regime", "paper"))
+            differing = {key for key in regime | paper if regime.get(key) != paper.get(key)}
+            assert differing == {"model", "threads"}
+            assert regime["model"].startswith(f"{paper['model']}-w")
 
 
-def test_the_small_table_takes_two_to_three_hours_on_two_cores():
-    assert 2 <= REPRODUCTIONS["table-1"].hours("small", 2) <= 3
+def test_the_paper_s_two_readings_of_figure_1():
+    [part] = REPRODUCTIONS["figure-1"].parts
+    configs = planned(part, "regime").configs
+    text, code = (configs[f"ssa-paper-{each}"].ssa for each in ("text", "code"))
+    assert (text.preset, code.preset) == ("paper-text", "paper-code")
+    assert (text.radius, code.radius) == (0.01, 0.01)
+    assert {config.batch_size for config in configs.values()} == {512}
+    assert configs["sgd"].sgd.lr == 0.001
+
+
+def test_the_small_size_takes_minutes():
+    for each in REPRODUCTIONS.values():
+        plans = [planned(part, "small") for part in each.parts]
+        assert each.hours(plans, "small", 1) < 0.25
+
+
+def test_the_estimate_follows_what_is_set():
+    part = REPRODUCTIONS["table-1"].parts[0]
+    whole = part.hours(planned(part, "regime"), "regime", 1)
+    assert part.hours(planned(part, "regime", "epochs=10"), "regime", 1) == pytest.approx(
+        whole / 10
+    )
+    assert part.hours(planned(part, "regime", seeds="0"), "regime", 1) == pytest.approx(whole / 3)
+    assert part.hours(planned(part, "regime", "train_size=5000"), "regime", 1) < whole / 2
 
 
 @pytest.mark.parametrize("name", ["paper-cifar10-vgg16", "paper-cifar10-resnet34"])
@@ -146,15 +166,16 @@ def test_without_a_name_they_are_listed(usage):
     assert code == 0
     for name in REPRODUCTIONS:
         assert f" {name} " in printed.out
-    assert "small, 2 cores" in printed.out
+    assert "on 2 cores" in printed.out
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["table-1", "--size", "huge"], "size = 'huge': unknown; known: small, paper"),
-        (["table-1", "--size", "paper"], "80 runs take about 5 days on one GPU"),
-        (["table-1", "--size", "paper", "--seeds", "0"], "8 runs take about 10.9 hours"),
+        (["table-1", "--size", "huge"], "size = 'huge': unknown; known: small, regime, paper"),
+        (["table-1", "--size", "paper"], "120 runs take about 7 days on one GPU"),
+        (["table-1", "--size", "paper", "--seeds", "0"], "12 runs take about 15.8 hours"),
+        (["table-1", "--size", "paper", "--set", "epochs=10"], "120 runs take about 15.8 hours"),
         (["table-1", "--seeds", "x"], "seeds = 'x'"),
         (["table-1", "--set", "epoch=3"], "did you mean 'epochs'"),
         (["figure-1", "--device", "tpu"], "device: "),

@@ -51,7 +51,7 @@ def reproduce(
         str,
         typer.Option(
             metavar="|".join(SIZES),
-            help="small: for a CPU; paper: for a GPU.",
+            help="small: minutes on a CPU; regime: a night on one; paper: days on a GPU.",
             autocompletion=complete_names(SIZES),
         ),
     ] = "small",
@@ -85,14 +85,13 @@ def reproduce(
     chosen = find_reproduction(name)
     given = {"data_dir": data_dir, "download": download, "device": device}
     flags = {key: value for key, value in given.items() if value}
-    jobs = jobs or (cores() if size == "small" else 1)
+    jobs = jobs or (1 if size == "paper" else cores())
     plans = _plan_parts(chosen, size, flags, set_, seeds)
     runs = sum(len(plan.runs()) for plan in plans)
-    share = runs / chosen.count()
-    duration = _duration(share * chosen.hours(size, jobs))
-    say(f"{name}: {chosen.shows}; {runs} runs, {duration}")
+    duration = _duration(chosen.hours(plans, size, jobs))
+    say(f"{name}: {chosen.shows}; {runs} runs, about {duration}")
     if size == "paper":
-        _check_means(f"{runs} runs take {duration}", yes, device)
+        _check_means(f"{runs} runs take about {duration}", yes, device)
     failures = []
     display = choose_display(Console(stderr=True))
     with stop_on_signals() as stop:
@@ -118,13 +117,17 @@ def _plan_parts(
     """Plan all studies of a reproduction, so that a mistake shows before the first one starts."""
     return [
         make_plan(
-            read_values(find_experiment(Path(part.experiments[size])), flags, assignments),
+            read_values(
+                find_experiment(Path(part.file)),
+                flags,
+                [*part.assignments(size), *(assignments or [])],
+            ),
             name=part.name(size),
             command=typed_command(),
             methods=part.methods,
-            seeds=parse_seeds(part.seeds if seeds is None else seeds),
+            seeds=parse_seeds(part.seeds[size] if seeds is None else seeds),
             vary=part.vary,
-            source=part.experiments[size],
+            source=part.file,
         )
         for part in chosen.parts
     ]
@@ -135,36 +138,38 @@ def _check_means(cost: str, yes: bool, device: str | None) -> None:
     if not yes:
         raise ConfigError(
             f"size = 'paper': {cost} on one GPU like the paper's; start them with --yes, or use "
-            "--size small"
+            "--size regime"
         )
     if device is None:
         from annealtune.training.devices import best_device
 
         if best_device() == "cpu":
             raise ConfigError(
-                "size = 'paper': needs a GPU and there is none here; use --size small, or insist "
+                "size = 'paper': needs a GPU and there is none here; use --size regime, or insist "
                 "with --device cpu"
             )
 
 
 def _list_reproductions(console: Console, jobs: int) -> None:
     """Print what there is to reproduce and how long it takes."""
-    table = Table(
-        "name", "what it shows", "runs", f"small, {jobs} cores", "paper, one GPU", box=None
-    )
+    table = Table("name", "what it shows", *SIZES, box=None)
     for each in REPRODUCTIONS.values():
-        table.add_row(
-            each.name,
-            each.shows,
-            str(each.count()),
-            _duration(each.hours("small", jobs)),
-            _duration(each.hours("paper", 1)),
-        )
+        costs = []
+        for size in SIZES:
+            plans = _plan_parts(each, size, {}, None, None)
+            runs = sum(len(plan.runs()) for plan in plans)
+            hours = each.hours(plans, size, 1 if size == "paper" else jobs)
+            costs.append(f"{runs} in {_duration(hours)}")
+        table.add_row(each.name, each.shows, *costs)
     console.print(table)
-    console.print("\nFigures of the same net share their runs with table-1.", highlight=False)
+    console.print(
+        f"\nRuns and their estimated time: small and regime on {jobs} cores, paper on one GPU.\n"
+        "Figures of the same net share their runs with table-1.",
+        highlight=False,
+    )
 
 
 def _duration(hours: float) -> str:
     if hours < 1:
-        return f"about {max(1, round(hours * 60))} minutes"
-    return f"about {hours:.1f} hours" if hours < 48 else f"about {hours / 24:.0f} days"
+        return f"{max(1, round(hours * 60))} min"
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"

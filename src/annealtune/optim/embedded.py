@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from annealtune.annealing import Schedule, Setting, Strategy
+from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.optim.annealing_state import AnnealingState, choose_strategy
 from annealtune.optim.averaging import WeightAverage, no_average
 from annealtune.optim.evaluation.accept_test import AcceptTest, check_way
@@ -168,11 +168,13 @@ class EmbeddedTuner(OptimizerWrapper):
             test = self._accept_test(closure, loss, probe, objective, rng_state)
             training_loss = test.backpropagate()  # L(w) and its gradient v                  (l. 6)
             value = self._checked(test.before())
+            draws = self._annealing.rng.getstate() if test.waits else None
             setting, new_value = self._choose(value, test)  # eta from H                     (l. 7)
-            self._try(setting, value, test.start)  # w_new = w - eta v                       (l. 8)
+            self._try(setting, math.nan, test.start)  # w_new = w - eta v                    (l. 8)
             if new_value is None:
                 new_value = test.after()  # L(w_new)                                         (l. 9)
-            self._decide(new_value)  # worsening, prob, accept or go back               (l. 10-17)
+            values = self._known(test, value, new_value, draws)  # read all at once
+            self._decide(*values)  # worsening, prob, accept or go back                 (l. 10-17)
             return training_loss
         except BaseException:
             self._recover()
@@ -190,7 +192,7 @@ class EmbeddedTuner(OptimizerWrapper):
         try:
             start = self._intake.take_start(rng_state)
             value = scalar(type(self).__name__, "loss", loss)
-            value = self._checked(self._annealing.mean(self._ranks, value, "loss"))
+            value = float(self._checked(self._annealing.mean(self._ranks, value, "loss")))
             setting = self._pick.take()
             self._try(setting, value, start)
             return setting
@@ -207,7 +209,8 @@ class EmbeddedTuner(OptimizerWrapper):
         if not self._probe.weights_are_finite():
             value = math.nan  # whatever the loss says
         try:
-            return self._decide(self._annealing.mean(self._ranks, value, "after"))
+            new_value = self._annealing.mean(self._ranks, value, "after")
+            return self._decide(self._tentative.trial.value, new_value)
         except BaseException:
             self._recover()
             raise
@@ -291,12 +294,37 @@ class EmbeddedTuner(OptimizerWrapper):
         if objective is not None:
             self._intake.forward.expected = None  # it may evaluate the model as it likes
         about = self._annealing.whereabouts() if self._ranks.count > 1 else ()
-        return AcceptTest(owner, self._probe, minibatch, objective, self._judge, self._ranks, about)
+        return AcceptTest(
+            owner,
+            self._probe,
+            minibatch,
+            objective,
+            self._judge,
+            self._ranks,
+            about,
+            waits=self._can_wait(),
+        )
 
-    def _checked(self, value: float) -> float:
+    def _can_wait(self) -> bool:
+        """Tell whether a step may begin before its loss is known to be finite.
+
+        If it is not, everything is put back: the tentative step, and what the pick drew. So it
+        needs a strategy whose pick changes nothing but the generator, and no average, which the
+        weights enter before the step.
+        """
+        return (
+            type(self._annealing.strategy) is SimulatedAnnealing
+            and not self._controls.loop_options
+            and self._average is None
+            and not self._annealing.was_broken
+        )
+
+    def _checked(self, value: Tensor | float) -> Tensor | float:
         """Return the value at the current point, if everything is in place for a trial."""
         self._controls.refuse_schedulers()
         check_gradients(type(self).__name__, self.base)
+        if isinstance(value, Tensor):
+            return value
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         # Else every step from here on would be undone, and the average would take them in.
@@ -305,16 +333,28 @@ class EmbeddedTuner(OptimizerWrapper):
             raise self._annealing.broken_weights(value)
         return value
 
-    def _choose(self, value: float, test: AcceptTest) -> tuple[Setting, float | None]:
+    def _known(
+        self, test: AcceptTest, value: Tensor | float, new_value: Tensor | float, draws: Any
+    ) -> tuple[float, float]:
+        """Return both values as numbers; if the first is not finite, forget what was drawn."""
+        value, new_value = test.known(value, new_value)
+        if draws is not None and not math.isfinite(value):
+            self._annealing.rng.setstate(draws)
+            raise self._annealing.non_finite(value)
+        return value, new_value
+
+    def _choose(
+        self, value: Tensor | float, test: AcceptTest
+    ) -> tuple[Setting, Tensor | float | None]:
         """Return the setting of the move and, where several were compared, what it leads to."""
         if not self._annealing.compares:
             return self._pick.take(), None
         measured: dict[Setting, float] = {}
         for setting in self._annealing.shortlist(self.neighborhood):
-            self._tentative.make(Trial(setting, value, test.start, RandomState.capture()))
-            measured[setting] = test.after()
+            self._tentative.make(Trial(setting, math.nan, test.start, RandomState.capture()))
+            measured[setting] = float(test.after())
             self._tentative.undo()
-        selected = self._annealing.select(value, measured)
+        selected = self._annealing.select(float(value), measured)
         return selected, measured[selected]
 
     def _try(self, setting: Setting, value: float, start: RandomState) -> None:
@@ -322,10 +362,10 @@ class EmbeddedTuner(OptimizerWrapper):
             self._average.add()  # weights enter it when their loss is known to be finite
         self._tentative.make(Trial(setting, value, start, RandomState.capture()))
 
-    def _decide(self, new_value: float) -> StepInfo:
+    def _decide(self, value: float, new_value: float) -> StepInfo:
         trial = self._tentative.trial
         assert trial is not None
-        info = self._annealing.decide(trial.setting, trial.value, new_value)  # Metropolis  (10-12)
+        info = self._annealing.decide(trial.setting, value, new_value)  # Metropolis        (10-12)
         if info.accepted:
             self._tentative.keep()  # w = w_new                                             (l. 13)
         else:

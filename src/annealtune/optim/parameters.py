@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,7 +56,16 @@ def weights_are_finite(optimizer: Optimizer) -> bool:
     A row of an embedding that this minibatch does not use, an infinity behind a tanh: the loss is
     finite, and the net is broken all the same.
     """
-    return are_finite([p for p in parameters_of(optimizer) if p.grad is not None])
+    return are_finite(trained_of(optimizer))
+
+
+def trained_of(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters that have a gradient."""
+    found: list[Tensor] = []
+    for p in parameters_of(optimizer):
+        if p.grad is not None:
+            found.append(p)  # noqa: PERF401 - called in every step
+    return found
 
 
 def are_finite(tensors: Iterable[Tensor]) -> bool:
@@ -64,21 +75,52 @@ def are_finite(tensors: Iterable[Tensor]) -> bool:
         >>> are_finite([torch.ones(2), torch.tensor([1.0, torch.nan])])
         False
     """
-    plain: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
-    for t in tensors:
-        if type(t) in _PLAIN and not t.is_complex():  # not every kind of those has a sum
-            plain.setdefault((t.device, t.dtype), []).append(t.detach())
-        elif not gathered(t.isfinite().all()):
-            return False
-    return all(map(_all_finite, plain.values()))
-
-
-def _all_finite(tensors: list[Tensor]) -> bool:
-    """Tell the same of tensors of one device and type; one wait for the device is enough."""
-    # No sum is finite where an element is not, and sums are the fastest that can be had.
-    if torch.stack([t.sum() for t in tensors]).isfinite().all():
+    tensors = list(tensors)
+    if all(map(math.isfinite, read(*finite_marks(tensors)))):
         return True
-    return all(bool(t.isfinite().all()) for t in tensors)  # finite elements may add up to infinity
+    # The norm of finite elements may be infinite.
+    return all(bool(gathered(t.isfinite().all())) for t in tensors)
+
+
+def finite_marks(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return a number for each device and type that is finite only if all elements there are.
+
+    Nothing waits for a device. Large finite elements may give a number that is not finite.
+    """
+    plain: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+    marks = []
+    for t in tensors:
+        if type(t) in _PLAIN and t.is_floating_point():  # not every kind of those has a norm
+            plain.setdefault((t.device, t.dtype), []).append(t.detach())
+        else:
+            is_finite = gathered(t.isfinite().all())
+            marks.append(torch.where(is_finite, 0.0, math.inf))
+    for (_, dtype), group in plain.items():
+        # Half precision would overflow early.
+        wide = torch.float32 if dtype.itemsize < 4 else dtype
+        marks.append(torch.stack(torch._foreach_norm(group, 2, dtype=wide)).sum())
+    return marks
+
+
+def read(*values: Tensor | float) -> list[float]:
+    """Return scalars as numbers, after waiting once for every device they lie on.
+
+    Example:
+        >>> read(torch.tensor(1.5), 2.0, torch.tensor(0.25, dtype=torch.float64))
+        [1.5, 2.0, 0.25]
+    """
+    found: list[Any] = list(values)
+    devices: dict[torch.device, list[int]] = {}
+    for place, value in enumerate(values):
+        if isinstance(value, Tensor):
+            devices.setdefault(value.device, []).append(place)
+            found[place] = value.reshape(())
+    for places in devices.values():
+        # Types are promoted to one that holds each of them exactly.
+        numbers = torch.stack(list(map(found.__getitem__, places))).tolist()
+        for place, number in zip(places, numbers, strict=True):
+            found[place] = number
+    return found
 
 
 def check_gradients(owner: str, optimizer: Optimizer) -> None:

@@ -29,9 +29,10 @@ class SGDSA(EmbeddedTuner):
 
     * ``"paper-text"``: Algorithm 2 to the letter, T0 = 1, alpha = 0.8 per epoch, both losses in
       train mode.
-    * ``"paper-code"``: what the published experiments computed. Their accept test divides the mean
-      loss once more by the batch size, so T0 and the floor are multiplied by ``batch_size`` here;
-      both losses are taken in evaluation mode.
+    * ``"paper-code"``: as the authors' public script computes it, which is almost certainly the
+      program behind the published numbers. Its accept test divides the mean loss once more by the
+      batch size, so T0 and the floor are multiplied by ``batch_size`` here; both losses are taken
+      in evaluation mode.
 
     Args:
         model_or_params: the module, or parameters or parameter groups as torch.optim takes them.

@@ -1,41 +1,42 @@
-"""The paper's experiments by name, each a few studies, at the paper's size and at one for a CPU.
+"""The paper's experiments by name, each a few studies, at three sizes.
 
-Figures that show the same runs name the same studies: whoever has run `table-1` has the runs of
-figures 2, 3 and 4.
+``paper`` is the paper's own size and needs a GPU. ``regime`` has the same images, minibatches,
+steps, rates and temperatures with narrower nets, for a CPU and a night. ``small`` shows within
+minutes that everything runs; its numbers say nothing about the paper. Figures that show the same
+runs name the same studies: whoever has run `table-1` has the runs of figures 2, 3 and 4.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from annealtune.errors import ConfigError, did_you_mean, unknown_name
-from annealtune.studies.plan import parse_seeds
+from annealtune.studies.plan import Plan
 
-Size = Literal["small", "paper"]
-SIZES: tuple[Size, ...] = ("small", "paper")
+Size = Literal["small", "regime", "paper"]
+SIZES: tuple[Size, ...] = ("small", "regime", "paper")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
-# What a step costs in forwards of the training minibatch; a backward counts as two.
+# What a step costs in forwards of the training minibatch; a backward counts as two. A race of a
+# self-tuned run adds a few per cent.
 FORWARDS = {
     "scheduled-sgd": 3,
     "sgd": 3,
     "sgd-sa-paper-code": 5,
     "sgd-sa-paper-text": 4,
     "random-rate": 4,
-    "ssa": 3,
+    "self-tuned": 3,
+    "self-tuned-sgd": 3,
+    "ssa-paper-text": 3,
+    "ssa-paper-code": 3,
 }
-# Multiply-adds of one image of 32 x 32 in a forward.
-_MULTIPLY_ADDS = {"vgg16": 0.31e9, "resnet34": 1.16e9}
+# Images of the training set and of the test set.
+_IMAGES = {"cifar10": (50_000, 10_000), "fashion-mnist": (60_000, 10_000)}
 # Half of what the paper's TITAN Xp computes at best, in operations a second.
 _GPU_SPEED = 6e12
-# What evaluations, checkpoints and starting up add to the steps.
-_SMALL_OVERHEAD = 0.25
-# Steps of a run of a small experiment, and the milliseconds of a plain one, measured on one core.
-_SMALL_STEPS = {
-    "small-cifar10-vgg11": (9_800, 9.0),
-    "small-cifar10-resnet18": (9_800, 16.0),
-    "small-fashion-mnist-ssa": (5_000, 20.0),
-}
+# What the small size has in place of the regime's. Test images are not evaluated every epoch.
+_SMALL = ("epochs=10", "train_size=2560", "batch_size=128", "validate_on=validation")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,37 +44,58 @@ class Part:
     """One study of a reproduction.
 
     Attributes:
-        experiments: the names of the experiment files, small and paper-sized.
+        experiment: the name of its experiment file, without ``paper-``.
         methods: labels.
-        seeds: as `--seeds` takes them.
+        narrow: the net for a CPU.
+        seconds: what a forward of one image takes there, on one core.
+        multiply_adds: of one image in the paper's net.
+        seeds: by size, as `--seeds` takes them.
         vary: which seed they are.
     """
 
-    experiments: dict[Size, str]
+    experiment: str
     methods: tuple[str, ...]
-    seeds: str = "0-9"
+    narrow: str
+    seconds: float
+    multiply_adds: float
+    seeds: dict[Size, str]
     vary: str = "seed"
+
+    @property
+    def file(self) -> str:
+        """The name of its experiment file."""
+        return f"paper-{self.experiment}"
 
     def name(self, size: Size) -> str:
         """Return the name of the study, which is that of its directory."""
-        experiment = self.experiments[size]
-        return experiment if self.vary == "seed" else f"{experiment}-{self.vary.replace('_', '-')}"
+        name = f"{size}-{self.experiment}"
+        return name if self.vary == "seed" else f"{name}-{self.vary.replace('_', '-')}"
 
-    def count(self) -> int:
-        """Return how many runs it has."""
-        return len(self.methods) * len(parse_seeds(self.seeds))
+    def assignments(self, size: Size) -> list[str]:
+        """Return what differs from the experiment file, as ``--set`` takes it."""
+        narrow = [f"model={self.narrow}", "threads=1"]
+        return {"paper": [], "regime": narrow, "small": [*narrow, *_SMALL]}[size]
 
-    def hours(self, size: Size, jobs: int) -> float:
-        """Return the estimated time: small on `jobs` cores, else on one GPU like the paper's."""
-        forwards = sum(FORWARDS[method] for method in self.methods) * len(parse_seeds(self.seeds))
-        experiment = self.experiments[size]
-        if size == "small":
-            steps, milliseconds = _SMALL_STEPS[experiment]
-            seconds = forwards * steps * milliseconds / 3 / 1000 / jobs
-            return (1 + _SMALL_OVERHEAD) * seconds / 3600
-        net = "resnet34" if "resnet34" in experiment else "vgg16"
-        images = 100 * (60_000 if "fashion" in experiment else 50_000)
-        return forwards * images * 2 * _MULTIPLY_ADDS[net] / _GPU_SPEED / 3600
+    def hours(self, plan: Plan, size: Size, jobs: int) -> float:
+        """Return the estimated time of its runs: on one GPU like the paper's, else on `jobs` cores.
+
+        Args:
+            plan: its runs, whatever ``--set`` made of their lengths.
+            size: which net they train.
+            jobs: cores that share the work; a GPU is one.
+        """
+        forwards = 0
+        for run in plan.runs():
+            config = run.config
+            images, evaluated = _IMAGES.get(config.data, (0, 0))
+            images = config.train_size or images
+            if config.validate_on != "test":
+                evaluated = round(config.validation_fraction * images)
+                images -= evaluated
+            forwards += config.epochs * (FORWARDS[run.method] * images + evaluated)
+        if size == "paper":
+            return forwards * 2 * self.multiply_adds / _GPU_SPEED / 3600
+        return forwards * self.seconds / jobs / 3600
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,22 +112,36 @@ class Reproduction:
     shows: str
     parts: tuple[Part, ...]
 
-    def hours(self, size: Size, jobs: int) -> float:
-        """Return the estimated time of all its studies."""
-        return sum(part.hours(size, jobs) for part in self.parts)
-
-    def count(self) -> int:
-        """Return how many runs it has."""
-        return sum(part.count() for part in self.parts)
+    def hours(self, plans: Sequence[Plan], size: Size, jobs: int) -> float:
+        """Return the estimated time of all its studies, given the plan of each."""
+        pairs = zip(self.parts, plans, strict=True)
+        return sum(part.hours(plan, size, jobs) for part, plan in pairs)
 
 
 _COMPARED = ("scheduled-sgd", "sgd-sa-paper-code", "sgd-sa-paper-text", "random-rate")
-_VGG = Part({"small": "small-cifar10-vgg11", "paper": "paper-cifar10-vgg16"}, _COMPARED)
-_RESNET = Part({"small": "small-cifar10-resnet18", "paper": "paper-cifar10-resnet34"}, _COMPARED)
+_VGG = Part(
+    "cifar10-vgg16",
+    (*_COMPARED, "self-tuned-sgd", "self-tuned"),
+    narrow="vgg16-w8",
+    seconds=1.8e-4,
+    multiply_adds=0.31e9,
+    seeds={"small": "0", "regime": "0-2", "paper": "0-9"},
+)
+_RESNET = Part(
+    "cifar10-resnet34",
+    _VGG.methods,
+    narrow="resnet34-w16",
+    seconds=3.8e-4,
+    multiply_adds=1.16e9,
+    seeds={"small": "0", "regime": "0", "paper": "0-9"},
+)
 _SSA = Part(
-    {"small": "small-fashion-mnist-ssa", "paper": "paper-fashion-mnist-ssa"},
-    ("ssa", "sgd"),
-    seeds="0-4",
+    "fashion-mnist-ssa",
+    ("ssa-paper-text", "ssa-paper-code", "sgd"),
+    narrow="vgg16-w16",
+    seconds=1.3e-4,
+    multiply_adds=0.31e9,
+    seeds={"small": "0", "regime": "0", "paper": "0-4"},
 )
 
 REPRODUCTIONS = {
@@ -123,8 +159,10 @@ REPRODUCTIONS = {
             "seed-remark",
             "the seed of the initial weights against that of the decisions, VGG",
             (
-                Part(_VGG.experiments, ("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"),
-                Part(_VGG.experiments, ("sgd-sa-paper-code",), vary="decision_seed"),
+                dataclasses.replace(
+                    _VGG, methods=("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"
+                ),
+                dataclasses.replace(_VGG, methods=("sgd-sa-paper-code",), vary="decision_seed"),
             ),
         ),
     )
@@ -135,6 +173,19 @@ REPRODUCTIONS = {
 PAPER_STUDIES = frozenset(
     part.name(size) for each in REPRODUCTIONS.values() for part in each.parts for size in SIZES
 )
+
+
+def net_of(study: str) -> str | None:
+    """Return which net of the paper's Table 1 a study is about, by its name; None if it is not.
+
+    Example:
+        >>> net_of("regime-cifar10-vgg16"), net_of("demo")
+        ('vgg16', None)
+    """
+    for part in (_VGG, _RESNET):
+        if study in map(part.name, SIZES):
+            return part.experiment.rpartition("-")[2]
+    return None
 
 
 def find_reproduction(name: str) -> Reproduction:

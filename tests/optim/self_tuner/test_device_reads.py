@@ -104,7 +104,7 @@ def test_only_the_guard_reads_and_once_in_eight_steps(monkeypatch, kind, way):
 
     reads.subtract(own)
     # The losses, and whether the weights and the statistics of BatchNorm are finite.
-    assert +reads == Counter({"tolist": 5, "__bool__": 10})
+    assert +reads == Counter({"tolist": 15})
     assert sum(own.values()) < 5 * EVERY * 20  # the control has not counted itself away
 
 
@@ -135,7 +135,7 @@ def test_a_rate_in_a_tensor_is_not_read(monkeypatch):
 
     reads = reads_after_the_race(monkeypatch, model, optimizer, recorded)
 
-    assert reads["tolist"] == 5
+    assert reads["tolist"] == 15
     # Torch's own SGD may read its rate, once for every parameter and step.
     ours = sum(reads.values()) - 10
     assert ours <= 5 * EVERY * len(list(model.parameters()))

@@ -116,7 +116,7 @@ def test_the_paper_s_claim_is_about_simulated_annealing_alone(
     study = make_study(
         {"sgd-sa": {0: {}, 1: {}}, "tabu": {0: {}, 1: {}}, "scheduled-sgd": {0: {}, 1: {}}},
         kinds={"tabu": "sgd-sa"},
-        name="small-cifar10-vgg11",
+        name="small-cifar10-vgg16",
     )
     study.configs["tabu"] = {"method": "sgd-sa", "sgd-sa": {"strategy": "tabu"}}
     said = text_of(answers(study))

@@ -16,10 +16,12 @@ from annealtune.optim.evaluation.minibatch import (
     Minibatch,
     not_callable,
     scalar,
+    unread,
 )
 from annealtune.optim.evaluation.objectives import Judge
 from annealtune.optim.evaluation.probe import Graph, Probe
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.parameters import read
 from annealtune.optim.ranks import Ranks
 
 
@@ -35,6 +37,8 @@ class AcceptTest:
         judge: what is compared instead, if anything.
         ranks: the processes that decide together.
         about: what these must have in common.
+        waits: whether numbers may be read as late as in `known`, all at once: until then `before`
+            and `after` return tensors. Ignored where a number is needed to go on.
     """
 
     def __init__(
@@ -46,16 +50,20 @@ class AcceptTest:
         judge: Judge | None,
         ranks: Ranks,
         about: tuple[object, ...] = (),
+        *,
+        waits: bool = False,
     ) -> None:
         self._owner = owner
+        self.waits = waits and objective is None and judge is None and ranks.count == 1
+        self._number = unread if self.waits else scalar
         self._ranks = ranks
         self._about = about
         self._probe = probe
         self._minibatch = minibatch
         self.start = minibatch.start
         self._judge = judge
-        self._value: float | None = None  # at the current point, once it is known
-        self._loss = math.nan
+        self._value: Tensor | float | None = None  # at the current point, once it is computed
+        self._loss: Tensor | float = math.nan
         self._evaluate = objective or minibatch.evaluate
         self._evaluates_loss = objective is None
         # A closure is written for training and may enable gradients out of habit; a function that
@@ -69,19 +77,19 @@ class AcceptTest:
         minibatch = self._minibatch
         if not isinstance(minibatch, ClosureMinibatch):
             compared = minibatch.compared()
-            self._loss = scalar(self._owner, "loss", compared)
+            self._loss = self._number(self._owner, "loss", compared)
             if self._evaluates_loss and self._probe.mode == "train":
                 self._value = self._loss
             return minibatch.returned if isinstance(minibatch, GivenMinibatch) else compared
         with self._probe.first_forward() as watch:
             loss, *judged = self._parts(minibatch.evaluate())
-        self._loss = scalar(self._owner, "closure", loss)
+        self._loss = self._number(self._owner, "closure", loss)
         # A backward for the sake of the inputs does not count, once its gradients are reset.
         if not (watch.called_backward and minibatch.has_gradient()):
             minibatch.differentiate(loss)
         if self._evaluates_loss and self._probe.mode == "train":
             self._value = self._loss
-            if judged and math.isfinite(self._loss):
+            if judged and math.isfinite(float(self._loss)):
                 end = RandomState.capture()
                 self._value = self._judged(*judged)
                 end.restore()
@@ -93,7 +101,7 @@ class AcceptTest:
                 self._graph = "always"
         return loss.detach() if isinstance(loss, Tensor) else loss
 
-    def before(self) -> float:
+    def before(self) -> Tensor | float:
         """Return what the accept test compares with, at the current point.
 
         A loss that is not finite comes first: its gradient leads nowhere, however well an
@@ -102,44 +110,64 @@ class AcceptTest:
         Raises:
             NonFiniteLossError: if the loss is finite and what is compared instead is not.
         """
+        if self.waits:
+            if self._value is None:
+                self._value = self._measure()
+            return self._value
         several = self._ranks.count > 1
+        loss = float(self._loss)
         if several:
-            self._loss = self._ranks.mean(self._loss, "loss", *self._about)
-        if not math.isfinite(self._loss):
-            return self._loss
+            self._loss = loss = self._ranks.mean(loss, "loss", *self._about)
+        if not math.isfinite(loss):
+            return loss
         if self._value is None:
-            value = self.after()
+            value = float(self.after())
         elif several:
-            value = self._ranks.mean(self._value, "value", *self._about)
+            value = self._ranks.mean(float(self._value), "value", *self._about)
         else:
-            value = self._value
+            value = float(self._value)
         if not math.isfinite(value) and (self._judge is not None or not self._evaluates_loss):
             compared = "accept_on" if self._evaluates_loss else "objective"
             raise NonFiniteLossError(
                 f"{self._owner}.step({compared}): the value at the current weights must be finite, "
-                f"got {value!r} where the loss is {self._loss:.6g}; the weights are unchanged"
+                f"got {value!r} where the loss is {loss:.6g}; the weights are unchanged"
             )
         return value
 
-    def after(self) -> float:
+    def after(self) -> Tensor | float:
         """Return what the accept test measures at the point where the weights are now.
 
         It is NaN where a weight is broken: an accuracy does not show that, nor does every loss.
         """
+        value = self._measure()
+        if self.waits:
+            return value
+        number = float(value) if self._probe.weights_are_finite() else math.nan
+        return self._ranks.mean(number, "after", *self._about) if self._ranks.count > 1 else number
+
+    def known(self, value: Tensor | float, new_value: Tensor | float) -> tuple[float, float]:
+        """Return what `before` and `after` returned as numbers: the one wait for the device."""
+        if not self.waits:
+            return float(value), float(new_value)
+        loss, before, after, *marks = read(
+            self._loss, value, new_value, *self._probe.finite_marks()
+        )
+        if not all(map(math.isfinite, marks)) and not self._probe.weights_are_finite():
+            after = math.nan
+        return (before if math.isfinite(loss) else loss), after
+
+    def _measure(self) -> Tensor | float:
         with self._probe.replay(
             self.start, graph=self._graph, weights=not self._evaluates_loss, inputs=self._inputs
         ):
             result = self._evaluate()
-            if self._evaluates_loss:
-                loss, *judged = self._parts(result)
-                value = scalar(self._owner, "closure", loss)
-                if judged and math.isfinite(value):
-                    value = self._judged(*judged)
-            else:
-                value = scalar(self._owner, "objective", result)
-        if not self._probe.weights_are_finite():
-            value = math.nan
-        return self._ranks.mean(value, "after", *self._about) if self._ranks.count > 1 else value
+            if not self._evaluates_loss:
+                return scalar(self._owner, "objective", result)
+            loss, *judged = self._parts(result)
+            value = self._number(self._owner, "closure", loss)
+            if judged and math.isfinite(value):
+                value = self._judged(*judged)
+            return value
 
     def _parts(self, result: Any) -> tuple[Any, ...]:
         """Return the loss and, where a judge needs them, outputs and targets."""

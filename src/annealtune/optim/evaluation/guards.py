@@ -8,7 +8,7 @@ import operator
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -75,45 +75,89 @@ def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
 class Buffers:
     """The buffers of modules, and further tensors, as they are now."""
 
-    @torch.no_grad()
     def __init__(self, modules: Iterable[nn.Module], extra: Iterable[Tensor] = ()) -> None:
+        self._copies = Copies()
+        self.take(modules, extra)
+
+    def take(self, modules: Iterable[nn.Module], extra: Iterable[Tensor] = ()) -> None:
+        """Note them as they are now, into the copies that are there if it is the same ones."""
         self._entries: list[tuple[nn.Module, dict[str, Tensor | None]]] = []
-        self._copies: list[tuple[Tensor, Tensor]] = []
-        buffers: list[Tensor | None] = list(extra)
+        buffers = list(extra)
         for module in modules:
             if module._buffers:
                 self._entries.append((module, dict(module._buffers)))
-                buffers += module._buffers.values()
-        for buffer in buffers:
-            if buffer is not None and not is_out_of_reach(buffer):
-                self._copies.append((buffer, buffer.clone()))
+                buffers += [b for b in module._buffers.values() if b is not None]
+        self._copies.take([b for b in buffers if not is_out_of_reach(b)] if buffers else [])
 
-    @torch.no_grad()
     def put_back(self) -> None:
         """Make them what they were, also one that the forward replaced by a new tensor."""
-        for buffer, kept in self._copies:
-            buffer.copy_(kept)
+        self._copies.put_back()
         for module, named in self._entries:
             module._buffers.clear()
             module._buffers.update(named)
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
-        return {id(buffer): kept for buffer, kept in self._copies}
+        return {id(buffer): kept for buffer, kept in self._copies.pairs()}
 
 
 class Weights:
     """Weights as they are now, also ones that an objective rounds or prunes in place."""
 
-    @torch.no_grad()
     def __init__(self, weights: Iterable[Tensor]) -> None:
-        self._copies = [(w, w.detach().clone()) for w in weights]
+        self._copies = Copies()
+        self._copies.take(list(weights))
+
+    def put_back(self) -> None:
+        """Make them what they were."""
+        self._copies.put_back()
+
+
+class Copies:
+    """Copies of tensors, made and put back by one call for all of a device and type."""
+
+    def __init__(self) -> None:
+        self._tensors: list[Tensor] = []
+        self._forms: list[Any] = []
+        # Lists of one device and type, each with that of its copies; other kinds one by one.
+        self._groups: list[tuple[list[Tensor], list[Tensor]]] = []
+
+    @torch.no_grad()
+    def take(self, tensors: list[Tensor]) -> None:
+        """Copy tensors; where it is the same ones as the last time, nothing is allocated."""
+        if not tensors:
+            self._tensors, self._forms, self._groups = [], [], []
+            return
+        forms = [(t.shape, t.dtype, t.device) for t in tensors]
+        if forms == self._forms and all(map(operator.is_, tensors, self._tensors)):
+            for group, copies in self._groups:
+                _copy(copies, group)
+            return
+        kinds: dict[Any, list[Tensor]] = {}
+        for t in tensors:
+            is_plain = type(t) in (Tensor, nn.Parameter)
+            kinds.setdefault((t.device, t.dtype) if is_plain else id(t), []).append(t)
+        self._forms = []  # should an interrupt come now
+        self._groups = [(group, [t.detach().clone() for t in group]) for group in kinds.values()]
+        self._tensors, self._forms = tensors, forms
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Make them what they were."""
-        for weight, kept in self._copies:
-            weight.copy_(kept)
+        """Write the copies into the tensors."""
+        for group, copies in self._groups:
+            _copy(group, copies)
+
+    def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield every tensor and its copy."""
+        for group, copies in self._groups:
+            yield from zip(group, copies, strict=True)
+
+
+def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
+    if len(targets) == 1:
+        targets[0].copy_(sources[0])
+    else:
+        torch._foreach_copy_(targets, sources)
 
 
 def weights_kept(weights: Iterable[Tensor]) -> AbstractContextManager[None]:

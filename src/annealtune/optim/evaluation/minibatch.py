@@ -287,6 +287,17 @@ def scalar(owner: str, argument: str, value: Any) -> float:
     return float(value)
 
 
+def unread(owner: str, argument: str, value: Any) -> Tensor | float:
+    """Return the same without waiting for the device of a tensor; its number is read later.
+
+    Raises:
+        TypeError, ValueError: as `scalar`.
+    """
+    if type(value) is Tensor and value.is_floating_point() and value.numel() == 1:
+        return value.detach()
+    return scalar(owner, argument, value)
+
+
 def as_loss(owner: str, argument: str, value: Any) -> Tensor:
     """Return a loss as a tensor of one element, without waiting for its device.
 

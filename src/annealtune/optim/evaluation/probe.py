@@ -19,7 +19,13 @@ from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.random_state import ForwardRecorder, RandomState
 from annealtune.optim.evaluation.wrappers import Wrappers
-from annealtune.optim.parameters import modules_of, parameters_of, weights_are_finite
+from annealtune.optim.parameters import (
+    finite_marks,
+    modules_of,
+    parameters_of,
+    trained_of,
+    weights_are_finite,
+)
 
 ProbeMode = Literal["train", "eval"]
 # Whether an evaluation builds a graph: never, if the evaluated function enables it, always, or
@@ -133,6 +139,7 @@ class Probe:
             )
         self._model = model
         self._buffers = _tensors(f"{owner}(buffers=...)", buffers)
+        self._kept = guards.Buffers(())  # their copies, allocated once
         self._optimizer = optimizer
         self.mode = mode
         self._forward = forward
@@ -194,8 +201,9 @@ class Probe:
         gradients = guards.Gradients([*parameters, *inputs])
         mode = _WithoutBackward(graph, gradients)
         kept = [guards.Weights(parameters).put_back] if weights else []
+        self._kept.take(modules, self._buffers)
         kept += [
-            guards.Buffers(modules, self._buffers).put_back,
+            self._kept.put_back,
             gradients.put_back,
             RandomState.capture().restore,
         ]
@@ -241,6 +249,10 @@ class Probe:
         """Tell whether no weight that the optimizer moves is NaN or infinite."""
         return weights_are_finite(self._optimizer)
 
+    def finite_marks(self) -> list[Tensor]:
+        """Return numbers that are finite where the weights are, without waiting for a device."""
+        return finite_marks(trained_of(self._optimizer))
+
     def _parameters(self, modules: list[nn.Module]) -> Iterable[Tensor]:
         """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""
         found: dict[Any, None] = dict.fromkeys(parameters_of(self._optimizer))
@@ -250,7 +262,8 @@ class Probe:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_evaluated": None, "_put_back": (), "_watch": None}
+        state = {**self.__dict__, "_evaluated": None, "_put_back": (), "_watch": None}
+        return {**state, "_kept": guards.Buffers(())}
 
 
 def _tensors(argument: str, values: Any) -> list[Tensor]:

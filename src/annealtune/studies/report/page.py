@@ -50,12 +50,14 @@ class Fold(NamedTuple):
         title: what they hold.
         text: how to read them; may be empty.
         tables: each with a caption.
+        is_open: whether they are seen without a click.
     """
 
     name: str
     title: str
     text: str
     tables: tuple[tuple[Table, str], ...]
+    is_open: bool = False
 
 
 class Section(NamedTuple):
@@ -120,6 +122,7 @@ def _folds(study: Study, statistics: Mapping[Measure, Statistics]) -> list[Fold]
             "Table 1: seed by seed" if is_paper else "Seed by seed",
             _PAPER_RESULTS if is_paper else _RESULTS,
             ((results_table(study, rows, measures), "Every run, then every method"),),
+            is_open=is_paper,
         )
     )
     for measure in measures:
@@ -144,11 +147,9 @@ def _measure_fold(name: str, title: str, statistics: Statistics) -> Fold:
 def subtitle(study: Study) -> str:
     """Return what a study is about, in one line."""
     experiment = study.experiment
-    known = [
-        f"{experiment[key]} {unit}"
-        for key, unit in (("epochs", "epochs"), ("train_size", "training examples"))
-        if key in experiment
-    ]
+    known = [f"{experiment['epochs']} epochs"] if "epochs" in experiment else []
+    if "train_size" in experiment:
+        known.append(_examples(experiment))
     if "batch_size" in experiment:
         known.append(f"batches of {experiment['batch_size']}")
     # Of package.module:factory the factory is enough here; the whole name is in the configuration.
@@ -158,6 +159,15 @@ def subtitle(study: Study) -> str:
     vary = study.vary.replace("_", " ")
     known.append(f"{methods} method{'s' * (methods != 1)} × {seeds} {vary}{'s' * (seeds != 1)}")
     return ", ".join([what, *known])
+
+
+def _examples(experiment: Mapping[str, Any]) -> str:
+    """Return how many examples are trained on, of a fixed number that validation may share."""
+    size = experiment["train_size"]
+    share = experiment.get("validation_fraction", 0)
+    held_out = 0 if experiment.get("validate_on") == "test" else round(size * share)
+    text = f"{size - held_out:,} training examples"
+    return text + (f" and {held_out:,} for validation" if held_out else "")
 
 
 def _common(study: Study) -> list[tuple[str, str]]:

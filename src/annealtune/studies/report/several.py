@@ -12,6 +12,7 @@ from annealtune.studies.statistics.summaries import statistics_of
 from .figures.panels import Drawing, render
 from .findings import findings
 from .hero import hero_of
+from .joint_table import joint_table
 from .page import subtitle
 from .shell import render_template
 from .writing import make_directory, write_file, write_report
@@ -61,7 +62,7 @@ def write_overview(studies: Sequence[Study], out: Path, *, figures: bool = True)
     for folder, study in zip(_folders(studies), studies, strict=True):
         write_report(study, out / folder, figures=figures)
         cards.append(_card(study, folder))
-    page = render_template("overview.html", cards=cards)
+    page = render_template("overview.html", cards=cards, table=joint_table(studies))
     write_file(out / "index.html", page.encode())
     return out / "index.html"
 

@@ -91,7 +91,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     body: list[tuple[Cell, ...]] = []
     footer: list[tuple[Cell, ...]] = []
     for index, row in enumerate(rows):
-        values = [_value_cell(row, m, (index, m) in won) for m in measures]
+        values = [value_cell(row, m, (index, m) in won) for m in measures]
         if row.run is None:
             if row.kind != "median":
                 kind = Cell(row.kind, is_number=False)
@@ -120,7 +120,8 @@ def state_of(run: RunRecord) -> str:
     return run.reason if run.state == "pruned" else f"{run.state}: {run.reason}"
 
 
-def _value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
+def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
+    """Return the number of a line by one measure."""
     value = row.values.get(measure)
     text = measure.text(value)
     if row.kind == "deviation" and measure.quantity == "accuracy" and value is not None:

@@ -75,7 +75,7 @@ def test_figure_1_needs_ssa_and_constant_rate_sgd(make_study: Callable[..., Stud
     study = make_study(
         {"no gradients": {0: {}}, "constant": {0: {}}},
         kinds={"no gradients": "ssa", "constant": "sgd"},
-        name="small-fashion-mnist-ssa",
+        name="regime-fashion-mnist-ssa",
     )
     found = {plate.name: plate for plate in plates_of(study)}
     assert "Figure 1 of the paper" in found["figure-1"].caption
@@ -102,7 +102,7 @@ def test_figure_1_shows_its_pair_among_others(make_study: Callable[..., Study]) 
             "Figure 3 of the paper (ResNet34 on CIFAR-10), here resnet34-",
         ),
         (
-            "small-cifar10-vgg11-init-seed",
+            "small-cifar10-vgg16-init-seed",
             "cifar10",
             "vgg16",
             "Figure 4 of the paper (VGG16 on CIFAR-10), here vgg16.",
@@ -143,12 +143,6 @@ def test_rates_that_never_change_are_a_sentence(make_study: Callable[..., Study]
 def test_rates_that_change_are_a_figure(make_study: Callable[..., Study]) -> None:
     found: dict[str, Any] = {"sgd": {s: {"metric": {"rate": 0.1 + s}} for s in range(2)}}
     assert "rates" in names(make_study(found))
-
-
-def test_what_is_cut_off_is_said(make_study: Callable[..., Study]) -> None:
-    study = make_study({"sgd": {0: {}}, "adamw": {0: {"accuracy": 0.1}}})
-    caption = next(plate.caption for plate in plates_of(study) if plate.name == "curves")
-    assert caption.endswith("cut off: adamw (validation accuracy).")
 
 
 def test_no_records_no_figures(make_study: Callable[..., Study]) -> None:

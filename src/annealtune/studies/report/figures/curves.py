@@ -140,19 +140,19 @@ def train_against_validation(
 
 
 def limits_of(study: Study, methods: Sequence[str], *keys: str) -> Limits | None:
-    """Return the limits of an axis for the mean curves of methods; of several keys, the widest."""
-    found = []
-    for key in keys:
-        curves = {method: middle_curve(study.of(method), key)[1] for method in methods}
-        is_better = not key.endswith("loss")
-        found.append(curve_limits(curves, higher_is_better=is_better))
-    known = [each for each in found if each is not None]
-    if not known:
-        return None
-    is_log = any(each.is_log for each in known) and min(each.low for each in known) > 0
-    low, high = min(each.low for each in known), max(each.high for each in known)
-    is_cut = any(each.is_cut for each in known)
-    return Limits(low, high, is_log, is_cut, known[-1].beyond)
+    """Return the limits of an axis for the curves of methods: of each seed where it is drawn."""
+    of_seeds = len(methods) <= FEW_METHODS
+    curves = [
+        values
+        for key in keys
+        for method in methods
+        for values in (
+            [curve(run, key)[1] for run in study.of(method)]
+            if of_seeds
+            else [middle_curve(study.of(method), key)[1]]
+        )
+    ]
+    return curve_limits(curves, may_be_log=all(key.endswith("loss") for key in keys))
 
 
 def middle_curve(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:

@@ -63,7 +63,6 @@ def _without_gradients(study: Study) -> Plate:
             "Figure 1 of the paper. SSA moves by random displacements and the Metropolis rule "
             "alone.",
             _lines(study, pair),
-            _cut(study, pair),
         ],
         _performance(study, pair, "figure-1") if is_there else [],
     )
@@ -80,7 +79,6 @@ def _performance_of_all(study: Study) -> Plate:
         [
             _of_paper(study, _which_figure(study)),
             _lines(study, study.methods),
-            _cut(study, study.methods),
         ],
         _performance(study, study.methods, "curves"),
     )
@@ -228,21 +226,6 @@ def _lines(study: Study, methods: Sequence[str]) -> str:
         "dotted, runs that did not finish" if is_broken else "",
     ]
     return f"Lines: {'; '.join(filter(None, pieces))}."
-
-
-def _cut(study: Study, methods: Sequence[str]) -> str:
-    """Say what is outside the axes."""
-    beyond = []
-    is_cut = False
-    for quantity in ("loss", "accuracy"):
-        limits = curves.limits_of(study, methods, f"validation_{quantity}")
-        if limits is not None:
-            is_cut = is_cut or limits.is_cut
-            if limits.beyond:
-                beyond.append(f"{_all(limits.beyond)} (validation {quantity})")
-    if beyond:
-        return f"Axes fit the better half of the methods; cut off: {'; '.join(beyond)}."
-    return "First epochs far off are cut off." if is_cut else ""
 
 
 def _plate(name: str, title: str, pieces: Sequence[str], panels: Sequence[Panel]) -> Plate:

@@ -35,8 +35,8 @@ def score_against_passes(axes: Axes, study: Study, quantity: Quantity) -> Axes:
         texts = [f"{x:,.0f} passes: {value_text(quantity, y)}" for x, y in mean]
         xs, ys = mean.T.tolist()
         show_values(axes, method, look.colour, xs, ys, texts, is_line=True)
-    values = {method: mean[:, 1] for method, mean in means.items()}
-    limits = curve_limits(values, higher_is_better=quantity == "accuracy")
+    values = [mean[:, 1] for mean in means.values()]
+    limits = curve_limits(values, may_be_log=quantity == "loss")
     if limits is not None:
         if limits.is_log:
             in_powers(axes)

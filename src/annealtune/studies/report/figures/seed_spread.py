@@ -72,7 +72,7 @@ def deviation_over_epochs(axes: Axes, study: Study, key: str) -> Axes:
             columns = epochs.tolist(), found[method].tolist()
             show_values(axes, method, look.colour, *columns, texts, is_line=True)
     count_epochs(axes)
-    limits = curve_limits(found, higher_is_better=False)
+    limits = curve_limits(found.values(), may_be_log=False)
     axes.set_ylim(0, limits.high if limits and limits.high > 0 else None)
     axes.set_ylabel("deviation (points)" if key.endswith("accuracy") else "deviation")
     if key.endswith("accuracy"):
