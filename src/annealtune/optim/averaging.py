@@ -109,37 +109,21 @@ class WeightAverage(Part):
                 f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
                 f"BatchNorm, got none: write {self._owner}(..., model=model)"
             )
-        with self._put_aside().shown(self, _SWAPPED_IN):
+        with self.put_aside().shown():
             if loader is not None:
                 assert self._model is not None
                 recalibrate(self._model, loader, self._frozen)
             yield
 
-    def swap_in(self) -> PutAside:
-        """Give the model the averaged weights until `swap_out`; return what is put aside."""
-        aside = self._put_aside()
-        try:
-            self.pending = _SWAPPED_IN
-            aside.show()
-        except BaseException:
-            aside.put_back()
-            self.pending = ""
-            raise
-        return aside
-
-    def swap_out(self, aside: PutAside) -> None:
-        """End it: the model is what it was, or keeps the weights that were loaded meanwhile."""
-        aside.put_back_unless_overwritten()
-        self.pending = ""
-
     def pairs(self) -> trained_weights.Pairs:
         """Return weights and statistics with their averages; what has none is not among them."""
         return list(zip(self._tensors(), self._means, strict=False))
 
-    def _put_aside(self) -> PutAside:
+    def put_aside(self) -> PutAside:
+        """Put the present weights aside, for the average to be shown."""
         if self.pending:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
-        return PutAside(self._base, self._model, self.pairs())
+        return PutAside(self, _SWAPPED_IN, self._base, self._model, self.pairs())
 
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""

@@ -32,8 +32,8 @@ _SCORING = (
     "be scored, in evaluation mode; call it before or after"
 )
 _SHOWN = (
-    "must not be called within best(): the weights are not those that are trained; leave best() "
-    "first"
+    "must not be called within best(), or before train() after a framework's training: the weights "
+    "are not those that are trained; leave best(), or call train(), first"
 )
 # A look is clearly better where the mean of the paired differences exceeds this many of its
 # standard errors.
@@ -213,8 +213,12 @@ class Keeper(Part):
     @contextlib.contextmanager
     def shown(self, average: WeightAverage | None = None) -> Iterator[None]:
         """Give the model what is kept, or else the average, if any; then it is what it was."""
-        with PutAside(self._base, self._model, self._pairs(average)).shown(self, _SHOWN):
+        with self.put_aside(average).shown():
             yield
+
+    def put_aside(self, average: WeightAverage | None = None) -> PutAside:
+        """Put the present weights aside, for these to be shown."""
+        return PutAside(self, _SHOWN, self._base, self._model, self._pairs(average))
 
     def load(self, average: WeightAverage | None = None) -> None:
         """Give the model what is kept, or else the average, if any, for good, all or nothing."""

@@ -20,12 +20,23 @@ class PutAside:
     """What the model holds now, to be put back after it has shown other weights.
 
     Args:
+        part: is pending while others are shown.
+        why: what the optimizer says then to those who call it.
         base: whose weights they are, if there is one.
         model: whose buffers are put aside too, if known.
         pairs: weights and buffers, each with what it is given meanwhile; all others stay.
     """
 
-    def __init__(self, base: Optimizer | None, model: nn.Module | None, pairs: Pairs) -> None:
+    def __init__(
+        self,
+        part: Part,
+        why: str,
+        base: Optimizer | None,
+        model: nn.Module | None,
+        pairs: Pairs,
+    ) -> None:
+        self._part = part
+        self._why = why
         self._base = base
         self._model = model
         self._pairs = pairs
@@ -37,29 +48,30 @@ class PutAside:
         self._goes_back: bool | None = None  # once that is known
 
     @contextlib.contextmanager
-    def shown(self, part: Part, why: str) -> Iterator[None]:
-        """Give the model the other weights; afterwards it is bit for bit what it was.
+    def shown(self) -> Iterator[None]:
+        """Give the model the other weights; afterwards it is bit for bit what it was."""
+        with guards.kept(self):
+            self._begin()
+            yield
 
-        Args:
-            part: is pending meanwhile.
-            why: the optimizer must not be used meanwhile.
-        """
+    def show(self) -> PutAside:
+        """Give the model the other weights until one of the methods below ends it."""
         try:
-            with guards.kept(self):
-                part.pending = why
-                self.show()
-                yield
-        finally:
-            part.pending = ""
+            self._begin()
+        except BaseException:
+            self.put_back()
+            raise
+        return self
 
-    def show(self) -> None:
-        """Give the model the other weights."""
+    def _begin(self) -> None:
+        self._part.pending = self._why
         write(self._pairs, self._modules)
 
     def put_back(self) -> None:
         """Make the model what it was."""
         write(self._kept, self._modules)
         self._buffers.put_back()
+        self.leave()
 
     def put_back_unless_overwritten(self) -> None:
         """Make the model what it was, or leave it the weights that were loaded meanwhile."""
@@ -67,10 +79,15 @@ class PutAside:
             self._goes_back = not self.is_overwritten()
         if self._goes_back:
             self.put_back()
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the model what it has."""
+        self._part.pending = ""
 
     @torch.no_grad()
     def is_overwritten(self) -> bool:
-        """Tell whether the model has other weights than `show` gave it.
+        """Tell whether the model has other weights than it was given.
 
         Buffers do not count: a forward may move them.
         """

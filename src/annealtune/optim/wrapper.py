@@ -43,7 +43,7 @@ class OptimizerWrapper(Optimizer):
     averages = False  # whether an average of the weights is kept
     model: nn.Module | None = None
     _average: WeightAverage | None = None  # the one that is kept
-    _evaluation: PutAside | None = None  # what is trained, while the model holds the average
+    _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
     _scores_average = False  # whether `validate` scores it too
 
     def __init__(self, base: Optimizer, intake: Intake, ranks: Ranks, *parts: Part) -> None:
@@ -97,7 +97,7 @@ class OptimizerWrapper(Optimizer):
         """
         if self._average is not None and self._evaluation is None:
             self._refuse_pending("eval")
-            self._evaluation = self._average.swap_in()
+            self._evaluation = self._average.put_aside().show()
 
     def train(self) -> None:
         """Give the model back the weights that are trained, after `eval`.
@@ -105,8 +105,7 @@ class OptimizerWrapper(Optimizer):
         If others were loaded into it since, it keeps those.
         """
         if self._evaluation is not None:
-            assert self._average is not None
-            self._average.swap_out(self._evaluation)
+            self._evaluation.put_back_unless_overwritten()
             self._evaluation = None
 
     @property
@@ -219,14 +218,17 @@ class OptimizerWrapper(Optimizer):
         return self._keeper.take(value, step=self.steps, weights=weights, maximize=maximize)
 
     def _finish(self) -> None:
-        """Leave the model its best weights, for a framework whose training is over.
+        """Give the model its best weights until `train` is called: a framework's training is over.
 
-        As after `eval`, until `train` is called; then they are the weights that are trained. In a
-        race nothing is left but the arm that leads.
+        As `eval`, which shows the average, where there was no look. In a race the model keeps the
+        arm that leads.
         """
-        self.eval()
-        if self._arms is None and self._keeper.has_weights:
-            self._keeper.load()
+        self.train()
+        if self._keeper.has_weights and self._arms is None:
+            self._refuse_pending("eval")
+            self._evaluation = self._keeper.put_aside().show()
+        else:
+            self.eval()
 
     @property
     def _shown_average(self) -> WeightAverage | None:
@@ -305,8 +307,7 @@ class OptimizerWrapper(Optimizer):
             found = f"one that fails by {type(error).__name__}: {error}"
             raise self._no_state(found) from error
         if self._evaluation is not None:
-            assert self._average is not None
-            self._average.pending = ""
+            self._evaluation.leave()
             self._evaluation = None
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
