@@ -64,7 +64,7 @@ class TunedMixin:
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
         """Tell the callbacks; take in the validation of an epoch, and leave the best weights."""
-        if method_name == "on_train_end":
+        if method_name == "on_train_end" and self.optimizer_.looks:
             self.optimizer_._finish()  # a callback that loads others comes after it
         super().notify(method_name, **kwargs)  # type: ignore[misc]
         if method_name == "on_epoch_end" and "valid_loss" in self.history[-1]:
