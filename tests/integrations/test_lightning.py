@@ -366,7 +366,7 @@ class Validated(Module):
     def validation_step(self, batch, batch_idx):
         super().validation_step(batch, batch_idx)
         if not self.trainer.sanity_checking:
-            self.log("val_loss", self.scores[self.current_epoch])
+            self.log("val_loss", self.scores[self.current_epoch], batch_size=1)
 
 
 @pytest.mark.parametrize("kind", ["self-tuned", "embedded"])

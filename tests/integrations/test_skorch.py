@@ -149,7 +149,7 @@ class Scored(Tuned):
 
 
 def test_after_a_fit_the_net_has_its_best_weights(task):
-    x, y = task.data(320).tensors
+    x, y = task.data().tensors
     torch.manual_seed(0)
     options = {"optimizer": torch.optim.AdamW, "batch_size": 16, "verbose": 0}
     net = Scored(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options).fit(x, y)
