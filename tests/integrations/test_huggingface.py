@@ -218,9 +218,45 @@ def test_evaluations_and_checkpoints_see_the_average(task, counted, tmp_path, se
     for name, value in average.items():
         assert torch.equal(evaluated[-1][name], value), name
         assert torch.equal(saved[f"net.{name}"], value), name
+    # After the training the model has the best of them.
+    losses = [look.value for look in tuner.looks]
+    assert len(losses) == task.epochs
+    best = evaluated[losses.index(min(losses)) * len(evaluated) // len(losses)]
+    for name, value in best.items():
         assert torch.equal(trainer.model.net.state_dict()[name], value), name
+    assert trainer.evaluate()["eval_loss"] == min(losses)
+    assert len(tuner.looks) == task.epochs
     tuner.train()
     for name, value in task.plain("self-tuned").weights.items():
+        assert torch.equal(trainer.model.net.state_dict()[name], value), name
+
+
+@pytest.mark.parametrize("greater", [False, True])
+def test_after_the_training_the_model_has_its_best_weights(task, counted, tmp_path, greater):
+    """By the metric that the Trainer is told, of evaluations that it makes anyway."""
+    evaluated, values = [], iter([2.0, 1.0, 3.0, 2.5])
+
+    class Watch(TrainerCallback):
+        def on_evaluate(self, args, state, control, model=None, **_):
+            evaluated.append({k: v.clone() for k, v in model.net.state_dict().items()})
+
+    trainer, tuner, _ = trained(
+        task,
+        "embedded",
+        counted,
+        tmp_path,
+        eval_strategy="epoch",
+        metric_for_best_model="rank",
+        greater_is_better=greater,
+    )
+    trainer.compute_metrics = lambda _: {"rank": next(values)}
+    trainer.add_callback(Watch())
+    trainer.train()
+    assert [look.value for look in tuner.looks] == [2.0, 1.0, 3.0, 2.5]
+    for name, value in evaluated[2 if greater else 1].items():
+        assert torch.equal(trainer.model.net.state_dict()[name], value), name
+    tuner.train()
+    for name, value in evaluated[-1].items():  # nothing is averaged here
         assert torch.equal(trainer.model.net.state_dict()[name], value), name
 
 

@@ -358,6 +358,40 @@ def test_validation_and_checkpoints_see_the_average(task, counted, tmp_path):
     assert len(module.validated) == task.epochs + 1
 
 
+class Validated(Module):
+    """Logs a score of each validation, the second and third of which are the best and worst."""
+
+    scores = (2.0, 1.0, 3.0, 2.5)
+
+    def validation_step(self, batch, batch_idx):
+        super().validation_step(batch, batch_idx)
+        if not self.trainer.sanity_checking:
+            self.log("val_loss", self.scores[self.current_epoch], batch_size=1)
+
+
+@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
+@pytest.mark.parametrize(("mode", "best"), [("min", 1), ("max", 2)])
+def test_after_fit_the_module_has_its_best_weights(task, counted, kind, mode, best):
+    module = Validated(task, kind, counted)
+    callback = TunerCallback(mode=mode)
+    options = {"limit_val_batches": 1, "num_sanity_val_steps": 1}
+    trainer = fit(module, task, callback=callback, **options)
+    [tuner] = trainer.optimizers
+    assert [look.value for look in tuner.looks] == list(Validated.scores)
+    assert len(module.validated) == 1 + task.epochs  # none of them twice
+    expected = module.validated[1 + best]
+    for name, value in module.net.state_dict().items():
+        assert torch.equal(value, expected[name]), name
+
+
+def test_a_metric_that_is_not_logged(task, counted):
+    module = Validated(task, "embedded", counted)
+    with pytest.raises(ValueError, match="monitor"):
+        fit(module, task, callback=TunerCallback(monitor="val_acc"), limit_val_batches=1)
+    with pytest.raises(ValueError, match="mode"):
+        TunerCallback(mode="highest")
+
+
 @pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", ["self-tuned", pytest.param("embedded", marks=pytest.mark.slow)])
 def test_a_checkpoint_continues_exactly(task, counted, kind, shuffle, tmp_path):

@@ -133,6 +133,37 @@ def test_predictions_are_the_averages(task):
     assert not hasattr(clone(net), "optimizer_")
 
 
+class Scored(Tuned):
+    """Notes the weights of every validation, and gives each epoch a loss of its own."""
+
+    scores = (2.0, 1.0, 3.0, 2.5)
+
+    def initialize_module(self):
+        self.seen_ = []
+        return super().initialize_module()
+
+    def validation_step(self, batch, **fit_params):
+        step = super().validation_step(batch, **fit_params)
+        self.seen_.append(weights_of(self))
+        return step | {"loss": torch.tensor(self.scores[len(self.history) - 1])}
+
+
+def test_after_a_fit_the_net_has_its_best_weights(task):
+    x, y = task.data().tensors
+    torch.manual_seed(0)
+    options = {"optimizer": torch.optim.AdamW, "batch_size": 16, "verbose": 0}
+    net = Scored(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options).fit(x, y)
+    assert [look.value for look in net.optimizer_.looks] == list(Scored.scores)
+    best = net.seen_[len(net.seen_) // 4]  # the first minibatch of the second epoch
+    assert all(torch.equal(value, best[name]) for name, value in weights_of(net).items())
+    assert (net.predict_proba(x) == outputs(net, best, x)).all()
+    copied = pickle.loads(pickle.dumps(net))
+    assert (copied.predict_proba(x) == outputs(net, best, x)).all()
+    for one in (net, copied):
+        one.optimizer_.train()  # the training goes on from the last weights
+        assert any(not torch.equal(value, best[name]) for name, value in weights_of(one).items())
+
+
 def outputs(net, weights, x):
     """Return what a net with these weights predicts, without skorch."""
     module = Small()

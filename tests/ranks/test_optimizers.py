@@ -153,3 +153,12 @@ def test_no_group():
     net = scenarios.make_net()
     with pytest.raises(TypeError, match=r"SelfTuner\(process_group=\.\.\.\) must be a process"):
         scenarios.make_tuner("self-adamw", net, 240, process_group="nccl")
+
+
+@pytest.mark.parametrize("around", ["ddp", "fsdp"])
+@pytest.mark.parametrize("kind", ["self-adamw", "sgd-sa", "ssa"])
+def test_ranks_with_different_scores_keep_the_same_weights(world, kind, around):
+    answers = world(2)("validate", kind=kind, around=around)
+    assert answers[0] == answers[1]
+    assert answers[0]["seen"] == [2.0, 1.5, 2.0]
+    assert [kept for _, _, kept, _ in answers[0]["looks"]] == [True, True, False]

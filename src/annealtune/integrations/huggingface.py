@@ -36,8 +36,10 @@ def tune(trainer: Trainer, **options: Any) -> None:
     Accumulated minibatches are decided on together; clipping applies to every arm of a race;
     temperatures cool at the end of an epoch. ``learning_rate`` in the logs is the rate of the first
     group, and what else there is to log of a tuner stands beside it as ``annealtune_...``.
-    Evaluations and checkpoints see the average of the weights where the tuner keeps one, and after
-    the training so does the model, unless ``load_best_model_at_end`` has loaded better weights. A
+    Evaluations and checkpoints see the average of the weights where the tuner keeps one. Every
+    evaluation is a look at the validation set, as `SelfTuner.validate` makes it, by
+    ``metric_for_best_model`` or the loss: after the training the model has the best weights that
+    were evaluated, without any the average, unless ``load_best_model_at_end`` has loaded others. A
     checkpoint continues exactly, also in the middle of a race.
 
     Args:
@@ -94,6 +96,7 @@ class _Tuning(TrainerCallback):
         self._compute_loss = trainer.compute_loss
         self._log = trainer.log
         self._tuner: Tuner | None = None
+        self._is_training = False
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """Make the tuner over the Trainer's own optimizer, the first time."""
@@ -143,6 +146,24 @@ class _Tuning(TrainerCallback):
             logs = logs | {f"annealtune_{name}": value for name, value in measures.items()}
         self._log(logs, *args, **kwargs)
 
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Evaluations from here on count."""
+        self._is_training = True
+
+    def on_evaluate(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        metrics: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Take in what the Trainer has found of the weights that are in the model."""
+        name = args.metric_for_best_model or "loss"
+        name = name if name.startswith("eval_") else f"eval_{name}"
+        if self._is_training and self._tuner is not None and metrics and name in metrics:
+            self._tuner._take_look(metrics[name], maximize=bool(args.greater_is_better))
+
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have a checkpoint hold the average."""
         self._average_if(control.should_save)
@@ -154,11 +175,14 @@ class _Tuning(TrainerCallback):
         self._average_if(control.should_save)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Leave the average in the model, or the best weights that were loaded."""
+        """Leave the model its best weights, or those that the Trainer has loaded."""
+        self._is_training = False
+        if self._tuner is None:
+            return
         model = self._trainer.model
         loaded = args.load_best_model_at_end and state.best_model_checkpoint is not None
         best = copy.deepcopy(model.state_dict()) if loaded else None
-        self._average_if(True)
+        self._tuner._finish()
         if best is not None:
             model.load_state_dict(best)
 

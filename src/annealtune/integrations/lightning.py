@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, distributed
 
@@ -28,6 +28,7 @@ from lightning.pytorch.strategies import DDPStrategy  # noqa: E402
 Tuner = SelfTuner | EmbeddedTuner
 
 _WEIGHTS = "annealtune_training_weights"  # their key in a checkpoint
+_MONITOR = "val_loss"  # what most modules call it; nothing is said where one does not log it
 
 
 class TunerCallback(Callback):
@@ -37,8 +38,9 @@ class TunerCallback(Callback):
     computes again; accumulated minibatches are decided on together; clipping by the Trainer applies
     to every arm of a race. At the end of an epoch temperatures cool. Rate, races, temperature and
     acceptance are logged as ``annealtune/...``. Validation and checkpoints see the average of the
-    weights where the tuner keeps one, and after ``fit`` so does the model. Checkpoints continue
-    exactly, also in the middle of a race; torch's random state is in them.
+    weights where the tuner keeps one. After ``fit`` the module has the weights of the best
+    validation, or else the average. Checkpoints continue exactly, also in the middle of a race;
+    torch's random state is in them.
 
     Args:
         loss: the method of the module that computes the loss. By default ``training_step``; then
@@ -47,13 +49,16 @@ class TunerCallback(Callback):
             that it holds) happens again, unless the loss has a method of its own that is named
             here. In manual optimization, where the training step calls ``step``, it must be given,
             one for each tuner, unless ``step(loss=..., probe=...)`` is used.
+        monitor: the metric that tells the best validation, where the module logs it.
+        mode: ``"min"`` or ``"max"``: whether smaller or larger is better.
         average: whether the average is swapped in.
         log: whether to log.
 
     Raises:
         TypeError: when fitting begins, if no optimizer is a tuner, or a scheduler is there too.
-        ValueError: if several processes train by another strategy than DDP, or by manual
-            optimization.
+        ValueError: if ``mode`` is unknown; if several processes train by another strategy than
+            DDP, or by manual optimization; after a validation that did not log the ``monitor`` that
+            was asked for.
 
     Example:
         >>> import lightning, torch
@@ -74,8 +79,19 @@ class TunerCallback(Callback):
     """
 
     def __init__(
-        self, *, loss: str | Sequence[str] | None = None, average: bool = True, log: bool = True
+        self,
+        *,
+        loss: str | Sequence[str] | None = None,
+        monitor: str = _MONITOR,
+        mode: Literal["min", "max"] = "min",
+        average: bool = True,
+        log: bool = True,
     ) -> None:
+        if mode not in ("min", "max"):
+            raise ValueError(
+                f"Lightning: TunerCallback(mode=...) must be 'min' or 'max', got {mode!r}"
+            )
+        self._monitor, self._mode = monitor, mode
         self._losses = (loss,) if isinstance(loss, str) else tuple(loss or ())
         self._averages = average
         self._logs = log
@@ -196,8 +212,22 @@ class TunerCallback(Callback):
             self._swapped.enter_context(tuner.averaged())
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give the model back the weights that are trained."""
+        """Take in what was found, and give the model back the weights that are trained."""
+        if self._tuners and not trainer.sanity_checking:
+            self._take_look(trainer)
         self._swapped.close()
+
+    def _take_look(self, trainer: Trainer) -> None:
+        metrics = trainer.callback_metrics
+        if self._monitor in metrics:
+            for tuner in self._tuners:
+                tuner._take_look(float(metrics[self._monitor]), maximize=self._mode == "max")
+        elif self._monitor != _MONITOR:
+            raise ValueError(
+                f"Lightning: TunerCallback(monitor={self._monitor!r}) must be the name of a metric "
+                "that is logged in a validation, got none of that name, only "
+                f"{', '.join(metrics) or 'nothing'}"
+            )
 
     def on_exception(
         self, trainer: Trainer, pl_module: LightningModule, exception: BaseException
@@ -207,9 +237,11 @@ class TunerCallback(Callback):
         self._leave()
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Give the model its average for good, as Lightning's own WeightAveraging does."""
-        if self._averaging():
-            pl_module.load_state_dict(self._averaged_weights(pl_module))
+        """Give the model its best weights for good, or else its average."""
+        for tuner in self._tuners:
+            has_one = tuner in self._averaging() or any(look.kept for look in tuner.looks)
+            if has_one and tuner._arms is None:  # in a race the arm that leads
+                tuner.load_best()
         self._leave()
 
     def _leave(self) -> None:

@@ -24,9 +24,11 @@ from skorch.dataset import unpack_data  # noqa: E402
 class TunedMixin:
     """Let the learning rate of a skorch net be found inside its training.
 
-    The optimizer that the net asks for becomes the base of a tuner. Validation and ``predict`` see
-    the average of the weights where the tuner keeps one. ``GradientNormClipping`` applies to every
-    arm of a race. ``lr`` decides nothing but the ratios between groups.
+    The optimizer that the net asks for becomes the base of a tuner. Validation sees the average of
+    the weights where the tuner keeps one. After ``fit`` the net has, and predicts with, the weights
+    of the epoch with the lowest ``valid_loss``, where there is one, or else the average.
+    ``GradientNormClipping`` applies to every arm of a race. ``lr`` decides nothing but the ratios
+    between groups.
 
     Example:
         >>> from skorch import NeuralNetClassifier
@@ -37,6 +39,7 @@ class TunedMixin:
 
     optimizer_: Any
     callbacks_: Any
+    history: Any
     module_: Any
 
     def make_tuner(self, base: Optimizer) -> SelfTuner | EmbeddedTuner:
@@ -58,6 +61,14 @@ class TunedMixin:
         loss, predicted = compute(*unpack_data(batch), fit_params)
         loss.backward()
         return {"loss": loss, "y_pred": predicted}
+
+    def notify(self, method_name: str, **kwargs: Any) -> None:
+        """Tell the callbacks; take in the validation of an epoch, and leave the best weights."""
+        if method_name == "on_train_end" and self.optimizer_.looks:
+            self.optimizer_._finish()  # a callback that loads others comes after it
+        super().notify(method_name, **kwargs)  # type: ignore[misc]
+        if method_name == "on_epoch_end" and "valid_loss" in self.history[-1]:
+            self.optimizer_._take_look(self.history[-1, "valid_loss"])
 
     def load_params(self, *args: Any, **kwargs: Any) -> None:
         """Load as the net would: weights that are loaded are predicted with and trained from.

@@ -248,7 +248,7 @@ class AnnealingState(Part):
         self.rng = restored_generator(state)
         self.step = state["step"]
         self.tally.load_state_dict(state["tally"])
-        self._has_cooled = state.get("has_cooled", True)  # version 0.1 did not say
+        self._has_cooled = state["has_cooled"]
         self.recent = collections.deque(maxlen=self.recent.maxlen)
 
     def way_back(self) -> Callable[[], None]:

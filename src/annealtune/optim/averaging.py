@@ -100,7 +100,7 @@ class WeightAverage(Part):
         for name, kept in buffers.items():
             if name in named and named[name].shape == kept.shape:
                 named[name].copy_(kept)
-        trained_weights.write(self._tensors(), self._means, modules)
+        trained_weights.write(self.pairs(), modules)
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
@@ -118,48 +118,21 @@ class WeightAverage(Part):
                 f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
                 f"BatchNorm, got none: write {self._owner}(..., model=model)"
             )
-        aside = self._put_aside()
+        with self.put_aside().shown():
+            if loader is not None:
+                assert self._model is not None
+                recalibrate(self._model, loader, self._frozen)
+            yield
 
-        def put_back() -> None:
-            aside.put_back()
-            self.pending = ""
+    def pairs(self) -> trained_weights.Pairs:
+        """Return weights and statistics with their averages; what has none is not among them."""
+        return list(zip(self._tensors(), self._means, strict=False))
 
-        try:
-            try:
-                self.pending = _SWAPPED_IN
-                aside.show_average()
-                if loader is not None:
-                    assert self._model is not None
-                    recalibrate(self._model, loader, self._frozen)
-                yield
-            finally:
-                put_back()
-        except BaseException:
-            put_back()  # once more: an interrupt can hit the first attempt
-            raise
-
-    def swap_in(self) -> PutAside:
-        """Give the model the averaged weights until `swap_out`; return what is put aside."""
-        aside = self._put_aside()
-        try:
-            self.pending = _SWAPPED_IN
-            aside.show_average()
-        except BaseException:
-            aside.put_back()
-            self.pending = ""
-            raise
-        return aside
-
-    def swap_out(self, aside: PutAside) -> None:
-        """End it: the model is what it was, or keeps the weights that were loaded meanwhile."""
-        aside.put_back_unless_overwritten()
-        self.pending = ""
-
-    def _put_aside(self) -> PutAside:
+    def put_aside(self) -> PutAside:
+        """Put the present weights aside, for the average to be shown."""
         if self.pending:
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
-        # What has no average stays as it is.
-        return PutAside(self._base, self._model, self._tensors(), self._means)
+        return PutAside(self, _SWAPPED_IN, self._base, self._model, self.pairs())
 
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""
@@ -226,7 +199,7 @@ class WeightAverage(Part):
             mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
             for mean, own in zip(saved["means"], self._tensors(), strict=False)
         ]
-        frozen = saved.get("frozen", ())  # not in version 0.1
+        frozen = saved["frozen"]
         self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
 
 

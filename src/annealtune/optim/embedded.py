@@ -225,6 +225,11 @@ class EmbeddedTuner(OptimizerWrapper):
         return self._pick.make()
 
     @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        return self._annealing.step
+
+    @property
     def last_step(self) -> StepInfo | None:
         """What the last step tried and what became of it; None before the first."""
         return self._annealing.last_step

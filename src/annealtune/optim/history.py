@@ -74,7 +74,7 @@ class History(Part):
             self._said.add(once)
         self.note(step, text)
         if self._ranks is None or self._ranks.is_first:
-            warnings.warn(f"SelfTuner: {text}", stacklevel=_distance())
+            warnings.warn(f"SelfTuner: {text}", stacklevel=distance())
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"
@@ -100,7 +100,7 @@ class History(Part):
         self._said = set(state["said"])
 
 
-def _distance() -> int:
+def distance() -> int:
     """Return how many frames the user's code is away from the caller of this function."""
     frame, distance = sys._getframe(1), 1
     while frame.f_back is not None:

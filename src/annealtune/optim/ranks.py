@@ -126,7 +126,11 @@ class Ranks:
 
     def means(self, values: list[float], *about: object) -> list[float]:
         """Return the means of several numbers, as many on each rank."""
-        return [self.mean(value, n, len(values), *about) for n, value in enumerate(values)]
+        if self.count == 1:
+            return values
+        self._numbers(0.0, (len(values), *about))
+        table = self._exchange(torch.tensor(values, dtype=torch.float64)).tolist()
+        return [sum(column) / self.count for column in zip(*table, strict=True)]
 
     def mean_loss(self, losses: list[Tensor], *about: object) -> list[Tensor]:
         """Return the mean of the losses of a plain step, without waiting for a device.

@@ -35,6 +35,7 @@ from annealtune.optim.options.group_rates import GroupRates
 from annealtune.optim.options.race_plan import RacePlan
 from annealtune.optim.parameters import parameters_of
 from annealtune.optim.ranks import Ranks
+from annealtune.optim.trial.arms import Arms
 from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.races import Races
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -48,7 +49,8 @@ class SelfTuner(OptimizerWrapper):
     few per cent of the run the winner is drawn by the Metropolis rule, with the standard error of
     the paired losses as its temperature. From then on every step is one of the base, bit for bit.
     With a known length the rate is held and falls to nothing over the last quarter; without one it
-    is held. An average of the weights is kept, for `averaged`.
+    is held. An average of the weights is kept, for `averaged`. Where `validate` looks at a
+    validation set, the output is the best weights, averaged or last: `best`, `load_best`.
 
     Args:
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
@@ -99,6 +101,8 @@ class SelfTuner(OptimizerWrapper):
         docs/method.md, Algorithm 3. The idea of keeping or undoing moves: Fischetti and Stringher
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
+
+    _scores_average = True
 
     def __init__(
         self,
@@ -249,6 +253,10 @@ class SelfTuner(OptimizerWrapper):
     def is_racing(self) -> bool:
         """Whether a race is on, or still to come."""
         return self._held.setting is None
+
+    @property
+    def _arms(self) -> Arms | None:
+        return None if self._races.race is None else self._races.race.arms
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights for as long as the context lasts.

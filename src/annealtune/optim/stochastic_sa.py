@@ -147,7 +147,7 @@ class StochasticSA(OptimizerWrapper):
         ranks = Ranks("StochasticSA", base, process_group)
         mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
         intake = Intake("StochasticSA", base, model, ranks, differentiates=False)
-        model = unwrapped(model)
+        self.model = model = unwrapped(model)
         self._probe = Probe(
             "StochasticSA", model, buffers, base, mode, intake.forward, intake.wrappers
         )
@@ -156,6 +156,11 @@ class StochasticSA(OptimizerWrapper):
         self._before = Snapshot(base)
         self._is_trying = False  # whether the weights are those of a trial
         super().__init__(base, intake, ranks, self._annealing, self._epoch)
+
+    @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        return self._annealing.step
 
     @property
     def last_step(self) -> StepInfo | None:
@@ -196,6 +201,7 @@ class StochasticSA(OptimizerWrapper):
         """
         if closure is None and self._is_asked_to_initialise():
             return None
+        self._refuse_pending("step")
         calls = self._intake.recorder.take()
         recorded = RecordedMinibatch(calls, self.base) if calls and closure is None else None
         closure = closure if recorded is None else recorded.evaluate

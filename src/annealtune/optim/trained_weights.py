@@ -1,9 +1,9 @@
-"""The weights that are trained, while the model (or the file of a checkpoint) holds the average."""
+"""The weights that are trained, while the model (or the file of a checkpoint) holds others."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -11,42 +11,67 @@ from torch.optim import Optimizer
 
 from annealtune.optim.evaluation import guards
 from annealtune.optim.parameters import gathered, modules_of, parameters_of
+from annealtune.optim.part import Part
+
+Pairs = list[tuple[Tensor, Tensor]]
 
 
 class PutAside:
-    """The weights and buffers that are trained, to be put back after an evaluation.
+    """What the model holds now, to be put back after it has shown other weights.
 
     Args:
-        base: whose weights they are.
+        part: is pending while others are shown.
+        why: what the optimizer says then to those who call it.
+        base: whose weights they are, if there is one.
         model: whose buffers are put aside too, if known.
-        tensors: what there is to put aside, statistics of BatchNorm among it.
-        average: what the first of these are given instead; the others stay as they are.
+        pairs: weights and buffers, each with what it is given meanwhile; all others stay.
     """
 
     def __init__(
         self,
-        base: Optimizer,
+        part: Part,
+        why: str,
+        base: Optimizer | None,
         model: nn.Module | None,
-        tensors: list[Tensor],
-        average: list[Tensor],
+        pairs: Pairs,
     ) -> None:
+        self._part = part
+        self._why = why
         self._base = base
         self._model = model
-        self._tensors = tensors
-        self._average = average
-        self._kept = [t.detach().clone() for t in tensors]
+        self._pairs = pairs
+        self._kept = [(t, t.detach().clone()) for t, _ in pairs]
+        shown = {id(t) for t, _ in pairs}
+        self._unmoved = [(p, p.detach().clone()) for p in _parameters(base) if id(p) not in shown]
         self._modules = modules_of(model)
         self._buffers = guards.Buffers(self._modules)
         self._goes_back: bool | None = None  # once that is known
 
-    def show_average(self) -> None:
-        """Give the model the average."""
-        write(self._tensors, self._average, self._modules)
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Give the model the other weights; afterwards it is bit for bit what it was."""
+        with guards.kept(self):
+            self._begin()
+            yield
+
+    def show(self) -> PutAside:
+        """Give the model the other weights until one of the methods below ends it."""
+        try:
+            self._begin()
+        except BaseException:
+            self.put_back()
+            raise
+        return self
+
+    def _begin(self) -> None:
+        self._part.pending = self._why
+        write(self._pairs, self._modules)
 
     def put_back(self) -> None:
         """Make the model what it was."""
-        write(self._tensors, self._kept[: len(self._average)], self._modules)
+        write(self._kept, self._modules)
         self._buffers.put_back()
+        self.leave()
 
     def put_back_unless_overwritten(self) -> None:
         """Make the model what it was, or leave it the weights that were loaded meanwhile."""
@@ -54,82 +79,113 @@ class PutAside:
             self._goes_back = not self.is_overwritten()
         if self._goes_back:
             self.put_back()
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the model what it has."""
+        self._part.pending = ""
 
     @torch.no_grad()
     def is_overwritten(self) -> bool:
-        """Tell whether the model has other weights than `show_average` gave it.
+        """Tell whether the model has other weights than it was given.
 
         Buffers do not count: a forward may move them.
         """
-        own = {id(p) for p in parameters_of(self._base)}
-        shown = self._average + self._kept[len(self._average) :]
-        pairs = zip(self._tensors, shown, strict=True)
-        return not all(_are_equal(t, value.to(t.dtype)) for t, value in pairs if id(t) in own)
+        own = {id(p) for p in _parameters(self._base)}
+        pairs = [(t, value) for t, value in self._pairs if id(t) in own] + self._unmoved
+        return not all(are_equal(t, value.to(t.dtype)) for t, value in pairs)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return copies of the weights of the base and of the buffers of the model."""
-        kept = {id(t): value for t, value in zip(self._tensors, self._kept, strict=True)}
-        buffers = {} if self._model is None else dict(self._model.named_buffers())
-        former = self._buffers.copies()
-        return {
-            "parameters": [kept.get(id(p), p).detach().clone() for p in parameters_of(self._base)],
-            "buffers": {name: former.get(id(b), b).clone() for name, b in buffers.items()},
-        }
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of the weights of the base and of the buffers of the model, by name."""
+        put_aside = self._kept + self._unmoved
+        former = self._buffers.copies() | {id(t): value for t, value in put_aside}
+        live = named_tensors(self._base, self._model, others=False)
+        return {name: former.get(id(t), t).detach().clone() for name, t in live.items()}
+
+
+def named_tensors(
+    base: Optimizer | None, model: nn.Module | None, *, others: bool = True
+) -> dict[str, Tensor]:
+    """Return the live weights and buffers by name, to be copied and written into.
+
+    Weights of the base that the model does not have are named by a dot and their number.
+
+    Args:
+        base: whose weights belong to it, if there is one.
+        model: whose weights and buffers belong to it, if known.
+        others: whether weights of the model that the base does not have belong to it too.
+    """
+    own = _parameters(base)
+    named: dict[str, Tensor] = {}
+    if model is not None:
+        wanted = set(map(id, own))
+        parameters = model.named_parameters()
+        named.update((name, p) for name, p in parameters if others or id(p) in wanted)
+        named.update(model.named_buffers())
+    known = set(map(id, named.values()))
+    named.update((f".{n}", p) for n, p in enumerate(own) if id(p) not in known)
+    return {name: t for name, t in named.items() if not guards.is_out_of_reach(t)}
+
+
+def pairs(base: Optimizer | None, model: nn.Module | None, values: Mapping[str, Tensor]) -> Pairs:
+    """Return the live weights and buffers with values of the same names and shapes."""
+    live = named_tensors(base, model)
+    return [
+        (live[name], value)
+        for name, value in values.items()
+        if name in live and live[name].shape == value.shape
+    ]
 
 
 @torch.no_grad()
-def write(tensors: list[Tensor], values: list[Tensor], modules: list[nn.Module]) -> None:
+def write(pairs: Pairs, modules: list[nn.Module]) -> None:
     """Write weights so that the next forward sees them."""
-    for tensor, value in zip(tensors, values, strict=False):
+    for tensor, value in pairs:
         tensor.copy_(value)
     guards.show_new_weights(modules)
 
 
-def _are_equal(one: Tensor, other: Tensor) -> bool:
+def are_equal(one: Tensor, other: Tensor) -> bool:
     """Compare bit for bit, but NaN is NaN."""
     if torch.equal(one, other):
         return True
     return bool(gathered(((one == other) | (one.isnan() & other.isnan())).all()))
 
 
-def check(owner: str, base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
-    """Refuse the weights of another model.
+def check(
+    owner: str, base: Optimizer | None, model: nn.Module | None, values: Mapping[str, Tensor]
+) -> None:
+    """Refuse the weights and buffers of another model; weights of later groups may be missing.
 
     Raises:
         ValueError: if there are others, or of other shapes.
     """
-    own = [p.shape for p in parameters_of(base)]
-    given = [value.shape for value in state["parameters"]]
-    pairs = _pairs(base, model, state) if own == given else ()
-    if own != given or any(tensor.shape != value.shape for tensor, value in pairs):
+    live = named_tensors(base, model)
+    own = set(map(id, _parameters(base)))
+    needed = {name for name, t in live.items() if id(t) in own and not name.startswith(".")}
+    missing = needed - values.keys()
+    unknown = {name for name in values.keys() - live.keys() if name.startswith(".")}
+    shapes = {name: value.shape for name, value in values.items()}
+    others = {name for name in shapes.keys() & live.keys() if live[name].shape != shapes[name]}
+    if wrong := sorted(missing | unknown | others):
         raise ValueError(
             f"{owner}.load_state_dict: the weights must be those of the same model, here "
-            f"{len(own)} tensors, got {len(given)} or of other shapes"
+            f"{len(live)} tensors, got {len(shapes)}; missing, unknown or of another shape: "
+            f"{', '.join(wrong[:5])}"
         )
 
 
 @torch.no_grad()
-def restore(base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]) -> None:
-    """Write them back, all or none."""
-    pairs = _pairs(base, model, state)
+def write_all(pairs: Pairs, modules: list[nn.Module]) -> None:
+    """Write weights and buffers for good, all or none."""
     before = guards.Weights(tensor for tensor, _ in pairs)
     try:
-        for tensor, value in pairs:
-            tensor.copy_(value)
+        write(pairs, modules)
     except BaseException:
         before.put_back()
+        guards.show_new_weights(modules)
         raise
-    finally:
-        guards.show_new_weights(modules_of(model))
 
 
-def _pairs(
-    base: Optimizer, model: nn.Module | None, state: Mapping[str, Any]
-) -> list[tuple[Tensor, Tensor]]:
-    """Return the live weights and buffers with what was saved of them."""
-    buffers: dict[str, Tensor] = {} if model is None else dict(model.named_buffers())
-    saved = state["buffers"].items()
-    return [
-        *zip(parameters_of(base), state["parameters"], strict=True),
-        *((buffers[name], value) for name, value in saved if name in buffers),
-    ]
+def _parameters(base: Optimizer | None) -> list[Tensor]:
+    return [] if base is None else parameters_of(base)

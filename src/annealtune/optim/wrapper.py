@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from torch import nn
@@ -11,19 +11,22 @@ from torch.optim import Optimizer
 
 from annealtune.optim import trained_weights
 from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.evaluation.guards import kept
 from annealtune.optim.evaluation.intake import Intake
 from annealtune.optim.evaluation.recorder import Function
-from annealtune.optim.parameters import gathered, parameters_of
+from annealtune.optim.keeper import Keeper, Look, Score, Which
+from annealtune.optim.parameters import gathered, modules_of, parameters_of
 from annealtune.optim.part import Part, way_back_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trained_weights import PutAside
+from annealtune.optim.trial.arms import Arms
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
 STATE_KEY = "annealtune"
 # The key therein of weights that are trained, where the model held their average.
 _TRAINED = "trained_weights"
-# The key therein of the class that saved it; not in version 0.2.0.
+# The key therein of the class that saved it.
 _CLASS = "class"
 # What may be called between eval() and train().
 _ALLOWED_IN_EVALUATION = ("state_dict", "load_state_dict", "__getstate__")
@@ -33,19 +36,22 @@ class OptimizerWrapper(Optimizer):
     """Groups, state and defaults are the base's own; saving and copying include both.
 
     The base's state dict carries the states of our parts in its first group, so that whatever saves
-    an optimizer saves all of it.
+    an optimizer saves all of it. The output of all of them is that of Algorithm 2: the best weights
+    on the validation set, by `validate`, `best` and `load_best`.
     """
 
     averages = False  # whether an average of the weights is kept
     model: nn.Module | None = None
     _average: WeightAverage | None = None  # the one that is kept
-    _evaluation: PutAside | None = None  # what is trained, while the model holds the average
+    _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
+    _scores_average = False  # whether `validate` scores it too
 
     def __init__(self, base: Optimizer, intake: Intake, ranks: Ranks, *parts: Part) -> None:
         self.base = base
         self._intake = intake
         self._ranks = ranks
-        self._parts = parts
+        self._keeper = Keeper(type(self).__name__, base, self.model, ranks)
+        self._parts = (self._keeper, *parts)
         super().__setstate__({})  # torch's hooks and its wrapper of step, without groups of our own
 
     @property
@@ -91,7 +97,7 @@ class OptimizerWrapper(Optimizer):
         """
         if self._average is not None and self._evaluation is None:
             self._refuse_pending("eval")
-            self._evaluation = self._average.swap_in()
+            self._evaluation = self._average.put_aside().show()
 
     def train(self) -> None:
         """Give the model back the weights that are trained, after `eval`.
@@ -99,9 +105,152 @@ class OptimizerWrapper(Optimizer):
         If others were loaded into it since, it keeps those.
         """
         if self._evaluation is not None:
-            assert self._average is not None
-            self._average.swap_out(self._evaluation)
+            self._evaluation.put_back_unless_overwritten()
             self._evaluation = None
+
+    @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        raise NotImplementedError
+
+    def validate(self, score: Score, *, maximize: bool = False) -> float:
+        r"""Score the weights on the validation set and remember them if they are the best so far.
+
+        The score is called without gradients, the model in evaluation mode. Nothing but this
+        memory changes: gradients, buffers, training flags and torch's random numbers are put back,
+        so a run with looks is bit for bit the run without. It costs one copy of the weights.
+
+        `SelfTuner` with an average scores that and then the last weights, and the better ones
+        compete; in a race it scores the arm that leads. All others score the weights as they are.
+        Several processes decide by the mean of their scores.
+
+        Args:
+            score: returns a number, of which smaller is better, or several, one for each minibatch
+                or sample, whose mean is compared. Where there are several, noise does not decide:
+                a later look replaces an earlier one unless the best one is better by more than two
+                standard errors of the paired differences.
+            maximize: whether larger is better.
+
+        Returns:
+            The value, of the better weights where two were scored. One that is not finite is never
+            the best.
+
+        Raises:
+            RuntimeError: if the score changes the weights, which are put back, or the model does
+                not have the weights that are trained, as within `best`.
+            TypeError: if the score is no function, or returns no numbers.
+            ValueError: if ``maximize``, or how many numbers there are, is not what it was.
+
+        Example:
+            >>> import torch
+            >>> from annealtune import SGDSA
+            >>> model, x = nn.Linear(2, 1), torch.ones(4, 2)
+            >>> opt = SGDSA(model, {"lr": [0.1]})
+            >>> for _ in range(3):
+            ...     loss = opt.step(lambda: model(x).square().mean())
+            ...     value = opt.validate(lambda: model(x).square().mean())
+            >>> with opt.best():
+            ...     model(x).square().mean().item() == min(look.value for look in opt.looks)
+            True
+
+        Reference:
+            Fischetti and Stringher (2019), Algorithm 2, Output.
+        """
+        self._refuse_pending("validate")
+        self._ranks.begin()
+        with self._intake.paused(), kept(self._intake.wrappers.present()), self._own_writes():
+            scored = self._scores_average and self._arms is None
+            average = self._shown_average if scored else None
+            return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
+
+    def best(self) -> AbstractContextManager[None]:
+        """Give the model its best weights and buffers meanwhile.
+
+        Afterwards it is bit for bit what it was. Without any `validate` they are the average, where
+        one is kept, or the last weights.
+
+        Raises:
+            RuntimeError: if the model does not have the weights that are trained, as within `best`
+                or `averaged`, or between `eval` and `train`.
+        """
+        self._refuse_pending("best")
+        return self._best_shown()
+
+    @contextmanager
+    def _best_shown(self) -> Iterator[None]:
+        self._refuse_pending("best")
+        with self._own_writes(), self._keeper.shown(self._shown_average):
+            yield
+
+    def load_best(self) -> None:
+        """Give the model its best weights and buffers for good; what `best` shows.
+
+        The state of the base stays as it is. Steps from here on start from these weights.
+
+        Raises:
+            RuntimeError: as `best`, and in a race, where only one arm would have them.
+        """
+        self._refuse_pending("load_best")
+        if self._arms is not None:
+            raise RuntimeError(
+                f"{type(self).__name__}.load_best() must not be called in a race: only one of its "
+                "arms would have these weights; write with opt.best(): ..., or call it after the "
+                "race: opt.is_racing tells"
+            )
+        self._keeper.load(self._shown_average)
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """The calls of `validate` so far: step, value, whether it was kept, and which weights."""
+        return self._keeper.looks
+
+    def _take_look(self, value: float, *, maximize: bool = False) -> bool:
+        """Take in a validation that a framework has made of the weights in the model as they are.
+
+        `validate` for those who have the value already; also between `eval` and `train`.
+
+        Returns:
+            Whether these weights are the best so far.
+        """
+        self._ranks.begin()
+        average = self._shown_average
+        weights: Which = "last" if average is None or not average.pending else "average"
+        return self._keeper.take(value, step=self.steps, weights=weights, maximize=maximize)
+
+    def _finish(self) -> None:
+        """Give the model its best weights until `train` is called: a framework's training is over.
+
+        As `eval`, which shows the average, where there was no look. In a race the model keeps the
+        arm that leads.
+        """
+        self.train()
+        if self._keeper.has_weights and self._arms is None:
+            self._refuse_pending("eval")
+            self._evaluation = self._keeper.put_aside().show()
+        else:
+            self.eval()
+
+    @property
+    def _shown_average(self) -> WeightAverage | None:
+        """The average, where there is one by now."""
+        return None if self._average is None or self._average.count == 0 else self._average
+
+    @property
+    def _arms(self) -> Arms | None:
+        """Those of a race that is on."""
+        return None
+
+    @contextmanager
+    def _own_writes(self) -> Iterator[None]:
+        """Write into the weights of an arm, which nobody else may, and put them back."""
+        if (arms := self._arms) is None:
+            yield
+            return
+        arms.refuse_others()
+        try:
+            yield
+        finally:
+            arms.seal()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
@@ -158,8 +307,7 @@ class OptimizerWrapper(Optimizer):
             found = f"one that fails by {type(error).__name__}: {error}"
             raise self._no_state(found) from error
         if self._evaluation is not None:
-            assert self._average is not None
-            self._average.pending = ""
+            self._evaluation.leave()
             self._evaluation = None
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
@@ -169,7 +317,7 @@ class OptimizerWrapper(Optimizer):
         groups = state_dict["param_groups"]
         own = next((g[STATE_KEY] for g in groups if STATE_KEY in g), None)
         if own is not None:
-            if own.get(_CLASS, self._family) != self._family:
+            if own[_CLASS] != self._family:
                 raise self._no_state(f"that of {own[_CLASS]!r}")
             for part in self._parts:
                 part.check(own)
@@ -187,7 +335,8 @@ class OptimizerWrapper(Optimizer):
                 part.load_state_dict(own)
         self._renew_parts()
         if own is not None and _TRAINED in own:
-            trained_weights.restore(self.base, self.model, own[_TRAINED])
+            found = trained_weights.pairs(self.base, self.model, own[_TRAINED])
+            trained_weights.write_all(found, modules_of(self.model))
 
     @property
     def _family(self) -> str:

@@ -17,7 +17,6 @@ from annealtune.training.devices import best_device, is_available
 from annealtune.training.factories import in_one_line
 from annealtune.training.opening import check_device, make_session, opened
 from annealtune.training.progress import Progress, warnings_told
-from annealtune.training.session import Best
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage import seal
 from annealtune.training.storage.directory import RunDirectory
@@ -130,10 +129,19 @@ class _Run:
         self._races_told = len(session.method.races)
         self.stop.begin()
         self.events: EventFile | contextlib.nullcontext[None] = contextlib.nullcontext()
-        if not world.of_first(lambda: self._begin_directory(state, changes)):
-            session.best = Best()  # the next epoch, which was the best, makes them again
+        has_best = world.of_first(lambda: self._begin_directory(state, changes))
+        if not has_best and session.keeper.has_weights:
+            self._write_best_again()
+        self._has_best = session.epoch > 0 and (has_best or session.keeper.has_weights)
         world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
+
+    def _write_best_again(self) -> None:
+        """Write the best weights that the checkpoint knows: a later epoch had replaced them."""
+        with self.session.keeper.shown():
+            if self.world.is_first:
+                assert self.directory.best.facts is not None
+                self.directory.save_best(self.session.model, dict(self.directory.best.facts))
 
     def _begin_directory(self, state: dict[str, Any] | None, changes: list[str]) -> bool:
         """Go on in the directory, or begin in it; tell whether the best weights are there."""
@@ -185,12 +193,11 @@ class _Run:
             last_weights = session.last_scores(self._leave_saved_if_asked)
             with session.judged():
                 training, validation = session.scores(self._leave_saved_if_asked)
-                if session.best.is_beaten_by(validation) or session.epoch == 0:
-                    best = Best(session.epoch + 1, validation.accuracy, validation.loss)
-                    facts = {"epoch": best.epoch, **validation.named("validation")}
+                if session.is_best(validation) or not self._has_best:
+                    facts = {"epoch": session.epoch + 1, **validation.named("validation")}
                     if self.world.is_first:
                         self.directory.save_best(session.model, facts)
-                    session.best = best
+                    self._has_best = True
         except RunStoppedError:
             self._save()  # only now: the evaluation has put everything back as it was
             raise

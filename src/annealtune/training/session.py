@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import itertools
 import math
 import operator
@@ -19,12 +18,13 @@ from torch.amp import GradScaler
 
 from annealtune.errors import ConfigError, NonFiniteLossError
 from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.keeper import Keeper
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data import augmentation
 from annealtune.training.data.batches import Samples
 from annealtune.training.data.parts import divide
-from annealtune.training.evaluation import Scores, evaluate, rank
+from annealtune.training.evaluation import Scores, evaluate
 from annealtune.training.fitting import check_task
 from annealtune.training.methods.counted_minibatch import CountedMinibatch
 from annealtune.training.methods.loop_options import LoopOptions
@@ -34,19 +34,6 @@ from annealtune.training.world import World
 # Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
 _RECALIBRATED_ON = 50
 _PRECISIONS = {"bf16": torch.bfloat16, "fp16": torch.float16}
-
-
-@dataclasses.dataclass
-class Best:
-    """The best epoch so far, by validation accuracy, if there is one, then by validation loss."""
-
-    epoch: int = 0
-    accuracy: float | None = -1.0
-    loss: float = float("inf")
-
-    def is_beaten_by(self, scores: Scores) -> bool:
-        """Whether new scores are better; equal ones are not."""
-        return rank(scores.accuracy, scores.loss) > rank(self.accuracy, self.loss)
 
 
 class Session:
@@ -103,7 +90,7 @@ class Session:
         except ValueError as error:  # a value that does not fit the model
             raise ConfigError(f"method = {config.method!r}: {error}") from None
         self.tally = EpochTally()
-        self.best = Best()
+        self.keeper = Keeper(config.method, None, self.model)
         self.epoch = 0  # epochs that are complete
         self.step = 0
         self.forwards = 0
@@ -156,6 +143,16 @@ class Session:
         network = self.network if self.world.size == 1 else self.model
         return evaluate(network, batches, self.autocast, self.task, check, self.world)
 
+    def is_best(self, validation: Scores) -> bool:
+        """Keep the present weights if they score best so far; tell whether they do.
+
+        That is by validation accuracy, if there is one, then by validation loss.
+        """
+        loss, accuracy = validation.loss, validation.accuracy
+        if accuracy is None:
+            return self.keeper.take(loss, step=self.step)
+        return self.keeper.take(accuracy, step=self.step, maximize=True, then=loss)
+
     def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
         """Return what the last weights score on the validation set, where an average is judged."""
         if not self.method.averages:
@@ -189,7 +186,7 @@ class Session:
             "batches": self.train_batches.state_dict(),
             "held_out": None if self.held_out is None else self.held_out.state_dict(),
             "tally": self.tally.state_dict(),
-            "best": dataclasses.asdict(self.best),
+            **self.keeper.state_dict(),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
             "random": RandomState.capture()._asdict(),
@@ -204,7 +201,8 @@ class Session:
         if self.held_out is not None:
             self.held_out.load_state_dict(state["held_out"])
         self.tally.load_state_dict(state["tally"])
-        self.best = Best(**state["best"])
+        self.keeper.check(state)
+        self.keeper.load_state_dict(state)
         counts = map(operator.index, state["counts"])
         self.epoch, self.step, self.forwards, self.backwards = counts
         self.seconds = float(state["seconds"])

@@ -25,12 +25,20 @@ class Guard(Protocol):
 
 @contextlib.contextmanager
 def kept(*guards: Guard) -> Iterator[None]:
-    """Put everything back at the end."""
-    try:
-        yield
-    finally:
+    """Put everything back at the end, interrupted or not."""
+
+    def put_back() -> None:
         for guard in guards:
             guard.put_back()
+
+    try:
+        try:
+            yield
+        finally:
+            put_back()
+    except BaseException:
+        put_back()  # once more: an interrupt can hit the first attempt
+        raise
 
 
 @contextlib.contextmanager
