@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from annealtune.optim.loss_watch import EVERY
+
+from annealtune.optim.guard import EVERY
 
 LENGTH, STEPS = 400, 200
 

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from annealtune.optim.loss_watch import EVERY, LossWatch
 from torch import nn
 
 from annealtune.errors import NonFiniteLossError
+from annealtune.optim.guard import EVERY, LossWatch
 from annealtune.optim.self_tuner import SelfTuner
 from tests.optim.self_tuner.classification import BASES, adamw, sgd, train
 
@@ -26,7 +26,7 @@ class TestARateThatBreaksLater:
                 optimizer.step()
                 rates.append(optimizer.param_groups[0]["lr"])
 
-        with pytest.warns(UserWarning, match="back to the last safe weights") as said:
+        with pytest.warns(UserWarning, match="back to the averaged weights") as said:
             loop()
 
         assert weight.abs().max() < 1e-3
@@ -122,7 +122,7 @@ class TestTheWatch:
         for loss in losses:
             watch.see([torch.tensor(loss)])
             if watch.is_due:
-                looks.append(watch.look().is_broken)
+                looks.append(watch.look().is_high)
         return looks
 
     def test_it_looks_once_in_so_many_steps(self):

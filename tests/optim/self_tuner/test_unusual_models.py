@@ -180,7 +180,7 @@ def test_after_going_back_the_optimizer_starts_anew_and_buffers_are_sound(kind):
             opt.step()
             opt.zero_grad()
 
-    with pytest.warns(UserWarning, match="back to the last safe weights") as said:
+    with pytest.warns(UserWarning, match="back to the averaged weights") as said:
         loop()
     assert len(said) == 1
     assert bool(model.mean.isfinite().all())
@@ -243,11 +243,11 @@ def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():
     first = model.weight.detach().clone()
 
     def step_until_it_breaks():
-        while not any("safe weights" in event.text for event in opt.history.events):
+        while not any("averaged weights" in event.text for event in opt.history.events):
             x, y = inputs(opt.steps)
             opt.step(lambda x=x, y=y: functional.mse_loss(model(x), y))
 
-    with pytest.warns(UserWarning, match="too few for a race|back to the last safe weights"):
+    with pytest.warns(UserWarning, match="too few for a race|back to the averaged weights"):
         step_until_it_breaks()
     assert torch.equal(model.weight, first)
     assert opt.rate == pytest.approx(0.25e12)
