@@ -43,6 +43,14 @@ def test_it_is_the_recursion_over_every_eighth_step(run, kind):
         torch.testing.assert_close(tensor, mean, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_after_the_last_planned_step_it_is_the_last_weights_bit_for_bit(run, kind):
+    net, opt, _, _ = run(kind, steps=LENGTH)
+    last = [p.clone() for p in net.parameters()]
+    with opt.averaged():
+        assert all(map(torch.equal, last, net.parameters()))
+
+
 def test_a_loader_computes_the_statistics_anew(run, make_batches):
     net, opt, _, _ = run()
     loader = make_batches(5, size=40, seed=3)

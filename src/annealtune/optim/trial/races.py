@@ -152,7 +152,7 @@ class Races(Part):
         info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
         self._chosen = None if further else chosen
-        self.race = self._started(further, step + 1) if further else None
+        self.race = self._begun_beyond(further, step + 1) if further else None
         return self._chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
@@ -172,7 +172,7 @@ class Races(Part):
         self._note(info, race, step)
         self._centre = rate_of(chosen)
         if self._plan.neighborhood is None and self._may_race_on(race, 3):
-            self.race = self._started(spaced(self._centre, -1, 1), step + 1)
+            self.race = self._begun_beyond(spaced(self._centre, -1, 1), step + 1)
             return None
         self._chosen, self.race = chosen, None
         self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
@@ -234,6 +234,12 @@ class Races(Part):
         """Tell whether the run has room for one race more."""
         room = allowance(self._plan.total_steps, is_further=True)
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
+
+    def _begun_beyond(self, settings: Sequence[Setting], step: int) -> Race:
+        """Start a further race; until its first step the groups tell a rate of ours."""
+        race = self._started(settings, step)
+        self._rates.apply(settings[0])
+        return race
 
     def _started(self, settings: Sequence[Setting], step: int) -> Race:
         return Race(
