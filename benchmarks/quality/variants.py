@@ -149,7 +149,7 @@ def _further(_: float) -> Patch:
 
 def _doubt(_: float) -> Patch:
     """Take a winner below the first race's arms as it is."""
-    return mock.patch.object(Races, "_settled", lambda self, winner: winner)
+    return mock.patch.object(Races, "_settled", lambda _, winner: winner)
 
 
 def _stay(count: float) -> Patch:
@@ -203,7 +203,7 @@ def _guard(_: float) -> Patch:
 def _ending(_: float) -> Patch:
     """Average over the last tenth of the steps to the end, while the rate decays too."""
     add = WeightAverage.add
-    return mock.patch.object(WeightAverage, "add", lambda self, left=1.0: add(self))
+    return mock.patch.object(WeightAverage, "add", lambda self, *_: add(self))
 
 
 # Rules: what they are without one that the library has, or with one that it has not.
