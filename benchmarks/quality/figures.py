@@ -54,7 +54,7 @@ def rates(results: Results, method: str = OURS) -> Panel:
 
 
 def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
-    ends = (5e-6, 2e-1)
+    ends = (5e-7, 2.0)
     axes.fill_between(
         ends,
         [e / 10**_CLOSE for e in ends],
@@ -87,7 +87,7 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
     axes.set_xlim(ends)
     axes.set_ylim(ends)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(FixedLocator([10.0**p for p in range(-5, 0)]))
+        axis.set_major_locator(FixedLocator([10.0**p for p in range(-6, 1)]))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda rate, _: power(rate)))
     _name_far(axes, far)

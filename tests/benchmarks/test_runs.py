@@ -7,15 +7,13 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from annealtune.annealing import race as rules
 from annealtune.errors import DataError
-from annealtune.optim.trial import arm_rates
-from benchmarks.quality import bases, fixed, variants
+from benchmarks.quality import bases, fixed
 from benchmarks.quality.methods import CONTROLS, METHODS, OURS, run
 from benchmarks.quality.records import Key
 from benchmarks.quality.tasks.catalogue import TASKS
 from benchmarks.quality.tasks.task import Sources
-from tests.benchmarks.line import Breaking, Line, Uneven
+from tests.benchmarks.line import Breaking, Learnt, Line, Uneven
 
 LENGTH = 600  # of Line with a factor of 5, which leaves room for a race of five arms
 
@@ -28,22 +26,6 @@ class Judged(Line):
     def objective(self, network):
         inputs, targets = self.held_out("validation")
         return (network(inputs) - targets).square().flatten().tolist()
-
-
-class Learnt(Line):
-    """The same, in another unit or from its minimum, where small rates do best."""
-
-    factor, is_learnt = 1.0, False
-
-    def build(self):
-        network = super().build()
-        if self.is_learnt:
-            network.weight.data.fill_(2.0)
-            network.bias.data.fill_(-1.0)
-        return network
-
-    def loss(self, network, minibatch):
-        return self.factor * super().loss(network, minibatch)
 
 
 class Failing(Line):
@@ -244,18 +226,6 @@ class TestRecords:
         with pytest.raises(DataError, match="the net is not there"):
             run(Key("without-net", 0, "adamw", "held-at-0.01"), sources)
 
-    def test_a_variant_is_that_of_its_run_alone(self):
-        before = rules._MOST_BELIEF, rules._BELIEVED_STEPS
-        rates = {
-            variant: run(Key("line", 0, "adamw", "self-tuned", variant, 5.0), Sources())["rate"]
-            for variant in ("most-belief=0", "most-belief=1,believed-steps=600", "")
-        }
-        none, full, usual = rates.values()
-        assert none == 3e-3
-        assert usual > 3e-3
-        assert usual == pytest.approx(math.sqrt(full * 3e-3))  # half-way
-        assert before == (rules._MOST_BELIEF, rules._BELIEVED_STEPS)
-
 
 class TestRandomArm:
     def test_it_does_not_use_the_losses(self):
@@ -279,27 +249,3 @@ class TestRandomArm:
             task.is_learnt = is_learnt
             rates.append(METHODS["self-tuned"](task, "adamw")["rate"])
         assert rates[0] > 3e-3 > rates[1]
-
-
-class TestVariants:
-    def test_they_hold_for_their_context_alone(self):
-        with variants.applied("spacing=2,stay=1"):
-            assert arm_rates.SPACING == 2.0
-            assert rules._STAY == 1
-            assert isinstance(rules._STAY, int)
-        assert (arm_rates.SPACING, rules._STAY) == (4.0, 2)
-
-    def test_every_one_is_a_number_of_the_library(self):
-        for module, constant in variants.CONSTANTS.values():
-            assert math.isfinite(getattr(module, constant))
-
-    @pytest.mark.parametrize("text", ["beleif=1", "stay=one", "stay"])
-    def test_what_is_none_is_refused(self, text):
-        with pytest.raises(ValueError, match=r"beleif|could not convert"):
-            variants.parse(text)
-
-    def test_no_further_race(self):
-        for further, expected in (("", 2), ("further-races=0", 1), ("further-races=1", 2)):
-            task = Learnt(Sources(), seed=9, length_factor=5)  # the lowest arm is drawn
-            with variants.applied(further):
-                assert METHODS["random-arm"](task, "adamw")["races"] == expected
