@@ -105,7 +105,7 @@ def test_unknown_methods_and_bases_are_shown(three: Runs, monkeypatch: pytest.Mo
 
 def test_markdown(three: Runs) -> None:
     table = page.readme_table(three).splitlines()
-    assert table[2] == "| **self-tuned** | 1.100 | 1.210 | 67 % | 0 of 3 |"
+    assert table[3] == "| **self-tuned** | 1.100 | 1.210 | 67 % | 0 of 3 |"
     assert "| Prodigy | 15.3 | broken | 33 % | 1 of 3 |" in table
     three.put("low", "self-tuned", 1.2, variant="guard=0")
     text = page.markdown(three)
