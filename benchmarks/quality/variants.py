@@ -43,7 +43,6 @@ CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
     "short-most": ("_SHORT_MOST", (rules,)),
     "patience": ("PATIENCE", (rules, race)),
     "anytime-length": ("_ANYTIME", (rules,)),
-    "centre-of-adam": ("_WITH_ADAM", (centre,)),
     "relative-change": ("_RELATIVE_CHANGE", (centre,)),
     "centre-steps": ("_STEPS", (centre,)),
     "most-cuts": ("_MOST_CUTS", (guard,)),

@@ -14,16 +14,19 @@ from annealtune.optim.parameters import gathered, parameters_of
 from annealtune.optim.trial.snapshot import Snapshot
 
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
-_WITH_ADAM = 3e-3
-# These do; what only has such a name may not.
-_KIN_OF_ADAM = (
-    torch.optim.Adam,
-    torch.optim.AdamW,
-    torch.optim.Adamax,
-    torch.optim.NAdam,
-    torch.optim.RAdam,
-    torch.optim.SparseAdam,
-)
+# What only has such a name may not. Adagrad's steps shrink, so it begins with larger ones, and
+# Adadelta's rate is a factor.
+_CENTRES: dict[type[Optimizer], float] = {
+    torch.optim.Adam: 3e-3,
+    torch.optim.AdamW: 3e-3,
+    torch.optim.Adamax: 3e-3,
+    torch.optim.NAdam: 3e-3,
+    torch.optim.RAdam: 3e-3,
+    torch.optim.SparseAdam: 3e-3,
+    torch.optim.RMSprop: 3e-3,
+    torch.optim.Adagrad: 3e-2,
+    torch.optim.Adadelta: 1.0,
+}
 # Otherwise: the rate at which a step changes the weights by this part of their size.
 _RELATIVE_CHANGE = 2e-2
 # The first steps are not like those that follow: momentum builds up, RMSprop's and Adagrad's
@@ -41,7 +44,7 @@ def known_centre(base: Optimizer) -> float | None:
         >>> known_centre(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
         0.003
     """
-    return _WITH_ADAM if isinstance(base, _KIN_OF_ADAM) else None
+    return next((rate for kind, rate in _CENTRES.items() if isinstance(base, kind)), None)
 
 
 @torch.no_grad()
