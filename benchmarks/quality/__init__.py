@@ -9,20 +9,22 @@ runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds
 text (tinyshakespeare).
 
 Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps;
-a forward alone counts as a third. The measure is the test score divided by that of the *oracle*:
-the best rate of a half-decade grid over the same base, held, decayed over the last quarter and
-averaged as SelfTuner does it. The oracle's rate is chosen by the validation score of seed 0 and
-kept for all seeds.
+a forward alone counts as a third. The output of a run is the best of 20 looks at validation, for
+every method. The measure is its test score divided by that of the *oracle*: the best rate of a
+half-decade grid over the same base, warmed up, held, decayed over the last quarter and averaged as
+SelfTuner does it. The oracle's rate has the lowest mean validation score over seeds 0 to 2 and is
+kept for all seeds. The scores at the end of each run are recorded beside.
 
 Some tasks are *open*: constants of the library were chosen on them. The others are *sealed*:
-nothing was chosen by what the tuner does on them (docs/decisions/0016-proof.md). The seed decides
-the initial weights, the minibatches and the dropout, and is the same for all methods.
+nothing was chosen by what the tuner does on them (docs/decisions/0016-proof.md); they are run by
+``--half sealed`` alone. The seed decides the initial weights, the minibatches and the dropout, and
+is the same for all methods.
 
 - `tasks`: what is trained; `bases`: the optimizers that are tuned, and their grids;
 - `tuned`: ours and the random arm; `fixed`: runs at one rate; `peers`, `autolrs`, `line_search`,
   `paper`, `version_0_2`: the others; `gradients`: what a run costs; `methods`: all by name;
 - `plan`: which runs there are; `oracle`: the best rate that was tried; `records`: the file;
-  `variants`: the library with another constant;
-- `summaries`: ratios and means; `targets`, `reasons`: what was to be shown, and why it was not;
-  `page`, `page_tables`, `figures`, `hero`: what is shown.
+  `variants`: the library with another constant or rule;
+- `summaries`: ratios, means, comparisons; `shown`: the methods for people; `page`, `page_tables`,
+  `figures`, `hero`: what is shown.
 """

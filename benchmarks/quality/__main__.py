@@ -30,7 +30,10 @@ HALVES = {"open": OPEN, "sealed": SEALED}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if others := [task for task in options.tasks or () if task not in HALVES[options.half]]:
+        parser.error(f"{', '.join(others)} of --tasks must be in --half {options.half}")
     try:
         if not options.page_only:
             _run_missing(options)
@@ -54,8 +57,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--half", choices=HALVES, help="of the tasks; default: both")
-    add("--tasks", type=_names(TASKS), help="comma-separated; default: all")
+    add("--half", choices=HALVES, default="open", help="of the tasks; default: open")
+    add("--tasks", type=_names(TASKS), help="of that half, comma-separated; default: all")
     add("--methods", type=_names([*METHODS, *SCHEDULES]), help="comma-separated; default: all")
     add("--seeds", type=_seeds, help="comma-separated; default: all")
     add("--bases", type=_names(BASES), help="comma-separated; default: all")
@@ -64,8 +67,8 @@ def _parser() -> argparse.ArgumentParser:
         "--vary",
         type=_variant,
         metavar="NAME=VALUE[,...]",
-        help="the tuner with other constants, and nothing else; no page; "
-        f"names: {', '.join(variants.CONSTANTS)}",
+        help="the tuner with other constants or rules, and nothing else; no page; "
+        f"names: {', '.join(variants.NAMES)}",
     )
     add("--jobs", type=int, default=1, help="runs at a time, one thread each; default: 1")
     add("--data-dir", type=Path, help="default: as for annealtune train")
@@ -124,7 +127,7 @@ def _missing(options: argparse.Namespace) -> list[Key]:
 
 
 def _filter(options: argparse.Namespace) -> Callable[[Key], bool]:
-    tasks = options.tasks or HALVES.get(options.half, TASKS)
+    tasks = options.tasks or HALVES[options.half]
 
     def wanted(key: Key) -> bool:
         schedule, _, _ = key.method.partition("-at-")

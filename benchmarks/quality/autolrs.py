@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .bases import GRIDS, base_of, write_rate
+from .bases import base_of, write_rate
 from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
 
@@ -29,6 +29,8 @@ from .tasks.task import Task
 _TRIALS, _SHARE, _KAPPA, _STAGES = 10, 10, 1000.0, 4
 # An exponential is hardly to be seen in fewer losses; runs that are too short have fewer stages.
 _LEAST_TRIAL = 8
+# Logarithms of the rates that it is given to search: 1e-5 to 1e-1.
+_LOGARITHMS = -5.0, -1.0
 
 
 def autolrs(task: Task, _: str = "") -> Record:
@@ -36,8 +38,7 @@ def autolrs(task: Task, _: str = "") -> Record:
 
     A rate is tried for a tenth of a stage, the loss at the end of the stage is forecast by an
     exponential, and all is put back. After ten such trials, at the rates with the least lower
-    confidence bound, the stage is run at that with the lowest forecast. The rates it is given to
-    search are those from the first to the last of the grid.
+    confidence bound, the stage is run at that with the lowest forecast.
 
     Reference:
         Jin et al., *AutoLRS: automatic learning-rate schedule by Bayesian optimization on the fly*
@@ -102,8 +103,7 @@ class _Run:
         from sklearn.gaussian_process import GaussianProcessRegressor
         from sklearn.gaussian_process.kernels import Matern
 
-        grid = GRIDS["adamw"]
-        lowest, highest = math.log10(grid[0]), math.log10(grid[-1])
+        lowest, highest = _LOGARITHMS
         if not tried:
             return self._random.uniform(lowest, highest)
         values = np.array(forecasts)

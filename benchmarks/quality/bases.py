@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import nn
-from torch.optim import SGD, Adafactor, AdamW, Optimizer
+from torch.optim import SGD, Adafactor, Adagrad, AdamW, Optimizer, RMSprop
 
 from .tasks.task import Task
 
@@ -52,8 +52,10 @@ BASES: dict[str, Callable[[Groups], Optimizer]] = {
     "adamw": lambda groups: AdamW(groups, fused=True),  # the same, sooner
     "sgd": lambda groups: SGD(groups, momentum=0.9),
     "adafactor": Adafactor,
+    "adagrad": Adagrad,
     "lion": _lion,
     "muon": _muon,
+    "rmsprop": RMSprop,
 }
 
 
@@ -64,13 +66,18 @@ def half_decades(lowest: float, highest: float) -> tuple[float, ...]:
     return tuple(float(f"{rate:g}") for rate in rates[:-1])
 
 
+# The rates that may be tried. Of AdamW and SGD, whose grids are run on three seeds, those that
+# come first; the others only beyond an end that wins.
 GRIDS = {
-    "adamw": half_decades(1e-5, 1e-1),
-    "sgd": half_decades(1e-4, 1.0),
+    "adamw": half_decades(1e-6, 1.0),
+    "sgd": half_decades(1e-5, 100.0),
     "adafactor": half_decades(1e-4, 1.0),
+    "adagrad": half_decades(1e-4, 1.0),
     "lion": half_decades(1e-6, 1e-2),
     "muon": half_decades(1e-5, 1e-1),
+    "rmsprop": half_decades(1e-5, 1e-1),
 }
+TRIED_FIRST = {"adamw": (1e-4, 1e-1), "sgd": (3e-3, 1.0)}
 
 
 def groups_of(task: Task, network: nn.Module) -> Groups:

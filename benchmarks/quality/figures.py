@@ -1,4 +1,4 @@
-"""The other figures: shares of tasks within a factor, rates chosen, every task."""
+"""The other figures: rates chosen, and every task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from annealtune.studies.report.figures.panels import Panel
@@ -17,85 +16,22 @@ from annealtune.studies.report.figures.style import (
     FAINT,
     INK,
     SERIES,
-    in_per_cent,
     legend,
     line,
 )
 
 from .hero import power
-from .shown import CHIEF, SHOWN, label, of_families
-from .summaries import BROKEN, Results
-from .targets import OURS
+from .shown import CHIEF, label
+from .summaries import BROKEN, OURS, Results
 
 Look = dict[str, Any]
 
-_DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1.2, 1.2)))
-_PEER_COLOURS = SERIES[1:6]
-# Where the horizontal axes end; what is beyond stands at the edge.
-_PROFILE_END, _TASKS_END = 10.0, 10.0
+# Where the horizontal axis ends; what is beyond stands at the edge.
+_TASKS_END = 10.0
 # Rates within half a decade are close.
 _CLOSE = 0.5
 # Ratios this far from 1, in logarithms, are drawn as on a linear axis.
 _NEAR_ONE = 0.1
-
-
-def look_of(method: str) -> Look:
-    """Return how a method's curve looks: ours blue, controls grey, peers in colours."""
-    if method == OURS:
-        return {"color": SERIES[0], "linewidth": 3.0, "zorder": 5}
-    family = SHOWN[method].family if method in SHOWN else "peer"
-    place = of_families(family).index(method) if method in SHOWN else 0
-    if family == "ours":
-        return {"color": SERIES[0], "linewidth": 1.4, "zorder": 4}
-    if family in ("control", "reference"):
-        color = INK if family == "reference" else SERIES[6]
-        dashes = _DASHES[1] if family == "reference" else _DASHES[place % len(_DASHES)]
-        return {"color": color, "linewidth": 1.3, "linestyle": dashes}
-    if family == "peer":
-        colour, dashes = place % len(_PEER_COLOURS), place // len(_PEER_COLOURS)
-        return {
-            "color": _PEER_COLOURS[colour],
-            "linewidth": 1.2,
-            "linestyle": _DASHES[dashes % len(_DASHES)],
-        }
-    return {"color": SERIES[6], "linewidth": 1.0, "linestyle": _DASHES[1], "alpha": 0.7}
-
-
-def profile(results: Results, tasks: Sequence[str], methods: Sequence[str]) -> Panel:
-    """Return the share of tasks on which each method is within a factor of the oracle."""
-    height = max(3.2, 0.9 + 0.19 * len(methods))
-    draw = partial(draw_profile, results=results, tasks=tasks, methods=methods)
-    title = "Share of the tasks within a factor of the best fixed rate"
-    return Panel("profile", title, draw, height)
-
-
-def draw_profile(
-    axes: Axes, results: Results, tasks: Sequence[str], methods: Sequence[str]
-) -> Axes:
-    """Draw a curve a method; their names stand at the right, the lowest mean first.
-
-    Args:
-        axes: to draw into.
-        results: what is drawn.
-        tasks: which count.
-        methods: those with runs on all of the tasks.
-    """
-    found = {method: sorted(results.means(tasks, method).values()) for method in methods}
-    for method, means in found.items():
-        inside = [mean for mean in means if mean <= _PROFILE_END]
-        first = sum(mean <= 1 for mean in means)
-        shares = [max(first, count) / len(means) for count in range(len(inside) + 1)]
-        factors = [1.0, *(max(mean, 1.0) for mean in inside), _PROFILE_END]
-        axes.plot(factors, [*shares, shares[-1]], drawstyle="steps-post", **look_of(method))
-    _stretch(axes)
-    axes.set_xlim(1, _PROFILE_END)
-    axes.set_ylim(0, 1.02)
-    _plain_ticks(axes, [1, 1.1, 1.2, 1.5, 2, 3, 5, 10])
-    axes.set_xlabel("within this factor of the best fixed rate")
-    axes.set_ylabel("share of the tasks")
-    in_per_cent(axes)
-    _name_curves(axes, sorted(found, key=lambda method: sum(map(math.log, found[method]))))
-    return axes
 
 
 def _stretch(axes: Axes) -> None:
@@ -111,23 +47,6 @@ def _unstretched(place: Any) -> Any:
     return np.exp(np.sinh(place) * _NEAR_ONE)
 
 
-def _name_curves(axes: Axes, methods: Sequence[str]) -> None:
-    """Write the names at the right, each behind a piece of its line."""
-    handles = [Line2D([], [], label=label(method), **look_of(method)) for method in methods]
-    names = axes.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(1.03, 1.0),
-        borderaxespad=0,
-        handlelength=1.5,
-        handletextpad=0.5,
-        labelspacing=0.45,
-    )
-    for text, method in zip(names.get_texts(), methods, strict=True):
-        text.set_color(look_of(method)["color"])
-        text.set_fontweight("bold" if method == OURS else "normal")
-
-
 def rates(results: Results, method: str = OURS) -> Panel:
     """Return the rates that a method chose, over those of the oracle."""
     draw = partial(draw_rates, results=results, method=method)
@@ -135,7 +54,7 @@ def rates(results: Results, method: str = OURS) -> Panel:
 
 
 def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
-    ends = (5e-6, 2e-1)
+    ends = (5e-7, 2.0)
     axes.fill_between(
         ends,
         [e / 10**_CLOSE for e in ends],
@@ -168,7 +87,7 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
     axes.set_xlim(ends)
     axes.set_ylim(ends)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(FixedLocator([10.0**p for p in range(-5, 0)]))
+        axis.set_major_locator(FixedLocator([10.0**p for p in range(-6, 1)]))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda rate, _: power(rate)))
     _name_far(axes, far)
@@ -205,11 +124,12 @@ def _name_far(axes: Axes, far: Sequence[tuple[float, float, str]]) -> None:
             named.append((rate, chosen))
 
 
-def by_task(results: Results, tasks: Sequence[str]) -> Panel:
-    """Return the ratios of the chief methods on every task, with intervals."""
+def by_task(results: Results, tasks: Sequence[str], *, sealed: bool) -> Panel:
+    """Return the ratios of the chief methods on every task of a half, with intervals."""
     height = 1.1 + 0.36 * len(tasks)
     draw = partial(draw_by_task, results=results, tasks=tasks)
-    return Panel("by-task", "Every task: test score over that of the best fixed rate", draw, height)
+    name = "sealed-tasks" if sealed else "open-tasks"
+    return Panel(name, "Every task: test score over that of the best fixed rate", draw, height)
 
 
 def draw_by_task(axes: Axes, results: Results, tasks: Sequence[str]) -> Axes:
@@ -253,9 +173,9 @@ def _draw_ratio(axes: Axes, results: Results, task: str, method: str, height: fl
 
 
 def _dot(method: str) -> Look:
-    marks = dict(zip(CHIEF, ("o", "D", "s", "^", "v"), strict=True))
-    color = look_of(method)["color"]
-    return {"marker": marks[method], "color": color, "markersize": 6 if method == OURS else 4}
+    place = CHIEF.index(method)
+    size = 6 if method == OURS else 4
+    return {"marker": "oDs^v"[place], "color": SERIES[place], "markersize": size}
 
 
 def _plain_ticks(axes: Axes, ticks: Sequence[float]) -> None:

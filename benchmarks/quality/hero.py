@@ -12,10 +12,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from annealtune.studies.report.figures.panels import Panel
 from annealtune.studies.report.figures.style import FAINT, INK, SERIES
 
-from .bases import GRIDS
 from .methods import at_rate
-from .summaries import CENTRE, Results, score_of
-from .targets import OURS
+from .oracle import tried_rates
+from .plan import CENTRE
+from .summaries import OURS, Results
 
 WIDTH, HEIGHT = 3.4, 2.2  # inches: three beside each other on a page, one on a phone
 # A rate whose score is more than this many times the lowest is marked at the top.
@@ -27,29 +27,20 @@ _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def hero_tasks(results: Results, count: int = 6) -> list[str]:
     """Return the tasks of the figure, lowest best rate first; the rule does not look at our runs.
 
-    Half of them are near tasks, the first by name. The others are the far ones whose best rate is
-    farthest from 3e-3, one below it and one above it by turns, of level ones the first by name. If
-    there are too few of a kind, more of the other kind fill the places. All are sealed, as long
-    as there are sealed tasks.
+    They are evenly spaced among all tasks in the order of their best rate, level ones by name; all
+    are sealed, as long as there are sealed tasks.
     """
     tasks = results.tasks(sealed=True) or results.tasks()
-    rates = {task: results.rate(task) or 0.0 for task in sorted(tasks) if results.runs(task, OURS)}
-    near = [task for task in rates if results.is_near(task)]
-    low = sorted((t for t in rates if t not in near and rates[t] < CENTRE), key=rates.__getitem__)
-    high = sorted(
-        (t for t in rates if t not in near and rates[t] > CENTRE), key=lambda t: -rates[t]
-    )
-    far = _by_turns(low, high)
-    wanted = max(count // 2, count - len(near))
-    chosen = [*far[:wanted], *near[: count - min(wanted, len(far))]]
-    return sorted(chosen, key=lambda task: (rates[task], task))
+    known = sorted((results.rate(task) or 0.0, task) for task in tasks if results.runs(task, OURS))
+    last, most = len(known) - 1, min(count, len(known))
+    return [known[round(n * last / max(most - 1, 1))][1] for n in range(most)]
 
 
 def panels(results: Results) -> list[tuple[Panel, str]]:
     """Return the panels and the name of the task of each."""
     found = []
     for number, task in enumerate(hero_tasks(results), 1):
-        title = f"{task}: final test score of AdamW by fixed rate, and of the self-tuned run"
+        title = f"{task}: test score of AdamW by fixed rate, and of the self-tuned run"
         draw = partial(draw_task, results=results, task=task)
         found.append((Panel(f"hero-{number}", title, draw, HEIGHT), task))
     return found
@@ -64,7 +55,8 @@ def draw_task(axes: Axes, results: Results, task: str) -> Axes:
         task: its name.
     """
     axes.figure.set_figwidth(WIDTH)  # type: ignore[union-attr]
-    scores = {rate: _scores(results, task, at_rate("held", rate)) for rate in GRIDS["adamw"]}
+    tried = tried_rates(results.records, task, "adamw")
+    scores = {rate: _scores(results, task, at_rate("held", rate)) for rate in tried}
     tuned = [score for score in _scores(results, task, OURS) if score is not None]
     known = [score for each in scores.values() for score in each if score is not None]
     lowest = min([*known, *tuned])
@@ -81,13 +73,13 @@ def draw_task(axes: Axes, results: Results, task: str) -> Axes:
     best = results.rate(task)
     if best is not None and scores[best][0] is not None:
         axes.plot(best, scores[best][0], "o", markersize=8.5, color=INK, fillstyle="none", zorder=5)
-    _scale(axes, bottom, top)
+    _scale(axes, bottom, top, tried)
     return axes
 
 
 def _scores(results: Results, task: str, method: str) -> list[float | None]:
     """Return the test scores, of seed 0 first; None for a broken run."""
-    return [score_of(run) for _, run in sorted(results.runs(task, method).items())]
+    return [results.score(run) for _, run in sorted(results.runs(task, method).items())]
 
 
 def _draw_fixed(axes: Axes, scores: dict[float, list[float | None]], highest: float) -> None:
@@ -122,10 +114,9 @@ def _mark_lost(
             axes.plot(rate, height, "^", color=_FIXED, markersize=4.5)
 
 
-def _scale(axes: Axes, bottom: float, top: float) -> None:
+def _scale(axes: Axes, bottom: float, top: float, rates: Sequence[float]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    rates = GRIDS["adamw"]
     axes.set_xlim(rates[0] / 1.5, rates[-1] * 1.5)
     axes.set_ylim(bottom, top)
     axes.xaxis.set_minor_locator(NullLocator())
@@ -172,10 +163,3 @@ def power(rate: float) -> str:
 def _is_decade(rate: float) -> bool:
     exponent = math.log10(rate)
     return abs(exponent - round(exponent)) < 1e-6
-
-
-def _by_turns(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Return one of each by turns, then what is left of the longer one."""
-    common = min(len(first), len(second))
-    turns = [task for pair in zip(first, second, strict=False) for task in pair]
-    return [*turns, *first[common:], *second[common:]]

@@ -6,17 +6,17 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from .bases import GRIDS
+from .bases import GRIDS, TRIED_FIRST
 from .methods import at_rate
 from .records import Key, Records
 
-# One seed alone flatters the rate that it happens to like. Runs of ten times the length have one.
-GRID_SEEDS = (0, 1, 2)
+# One seed alone flatters the rate that it happens to like.
+_SEEDS = (0, 1, 2)
 
 
-def grid_seeds(length_factor: float) -> tuple[int, ...]:
-    """Return the seeds on which rates are tried."""
-    return GRID_SEEDS if length_factor == 1.0 else GRID_SEEDS[:1]
+def grid_seeds(base: str, length_factor: float) -> tuple[int, ...]:
+    """Return the seeds on which rates are tried: one in long runs and over rarer bases."""
+    return _SEEDS if base in TRIED_FIRST and length_factor == 1.0 else _SEEDS[:1]
 
 
 def oracle_rate(
@@ -25,13 +25,14 @@ def oracle_rate(
     base: str,
     length_factor: float = 1.0,
     schedule: str = "held",
+    score: str = "validation",
 ) -> float | None:
-    """Return the rate that was tried with the lowest geometric mean of validation scores.
+    """Return the rate that was tried with the lowest geometric mean of a score.
 
     None while a rate is still to be tried, and if all are broken. Of level rates the lowest.
     """
     rates = tried_rates(records, task, base, length_factor, schedule)
-    scores = _validation(records, rates, task, base, length_factor, schedule)
+    scores = _means(records, rates, Key(task, 0, base, schedule, "", length_factor), score)
     if not rates or len(scores) < len(rates):
         return None
     best = min(scores, key=lambda rate: scores[rate])
@@ -47,19 +48,25 @@ def tried_rates(
 ) -> Sequence[float]:
     """Return the rates that are tried, as far as they can be told by now.
 
-    Held, at the usual length, that is the whole grid. Along a cosine, and in longer runs, it is
-    what lies around the best of those: two rates on each side, and more beyond an end that wins.
+    Held, at the usual length, those of `TRIED_FIRST`, or the whole grid of a base that has none.
+    Along a cosine, and in longer runs, what lies around the best of those, two rates on each side.
+    Beyond an end that wins the next rate is tried too, as far as the grid goes.
     """
-    grid = GRIDS.get(base, ())
-    if (length_factor, schedule) == (1.0, "held"):
-        return grid
-    middle = oracle_rate(records, task, base)
-    if middle is None:
+    if base not in GRIDS:
         return ()
-    low, high = max(grid.index(middle) - 2, 0), min(grid.index(middle) + 3, len(grid))
+    grid = GRIDS[base]
+    if (length_factor, schedule) == (1.0, "held"):
+        lowest, highest = TRIED_FIRST.get(base, (grid[0], grid[-1]))
+        low, high = grid.index(lowest), grid.index(highest) + 1
+    else:
+        middle = oracle_rate(records, task, base)
+        if middle is None:
+            return ()
+        low, high = max(grid.index(middle) - 2, 0), min(grid.index(middle) + 3, len(grid))
+    key = Key(task, 0, base, schedule, "", length_factor)
     while True:
         rates = grid[low:high]
-        scores = _validation(records, rates, task, base, length_factor, schedule)
+        scores = _means(records, rates, key, "validation")
         if len(scores) < len(rates):
             return rates
         best = min(scores, key=lambda rate: scores[rate])
@@ -71,24 +78,23 @@ def tried_rates(
             return rates
 
 
-def _validation(
-    records: Records,
-    rates: Iterable[float],
-    task: str,
-    base: str,
-    length_factor: float,
-    schedule: str,
-) -> dict[float, float]:
-    """Return the mean logarithms of the validation scores; infinite where a run was broken."""
+def _means(records: Records, rates: Iterable[float], key: Key, score: str) -> dict[float, float]:
+    """Return the mean logarithm of a score at each rate; infinite where a run was broken.
+
+    Args:
+        records: all of them.
+        rates: those with runs on all seeds are returned.
+        key: of the runs, the schedule for a method.
+        score: name of the score.
+    """
     found: dict[float, float] = {}
     for rate in rates:
-        method = at_rate(schedule, rate)
-        keys = [
-            Key(task, seed, base, method, "", length_factor) for seed in grid_seeds(length_factor)
-        ]
-        if all(key in records for key in keys):
-            scores = [records[key].get("validation") for key in keys]
+        method = at_rate(key.method, rate)
+        seeds = grid_seeds(key.base, key.length_factor)
+        keys = [key._replace(seed=seed, method=method) for seed in seeds]
+        if all(each in records for each in keys):
+            scores = [records[each].get(score) for each in keys]
             found[rate] = statistics.fmean(
-                math.inf if score is None else math.log(max(score, 1e-300)) for score in scores
+                math.inf if value is None else math.log(max(value, 1e-300)) for value in scores
             )
     return found

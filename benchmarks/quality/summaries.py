@@ -1,4 +1,4 @@
-"""Numbers about the records: ratios to the best fixed rate, means, ranks, shares.
+"""Numbers about the records: ratios to the best fixed rate, means, comparisons.
 
 Nothing is formatted here.
 """
@@ -12,17 +12,16 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from .bases import GRIDS
 from .methods import at_rate
 from .oracle import oracle_rate
+from .plan import CENTRE
 from .records import Record, Records
 from .tasks.catalogue import OPEN, TASKS
 
 # What a broken run counts as, in multiples of the oracle's score.
 BROKEN = 1000.0
 CONFIDENCE = 0.95
-# Where the centre of AdamW's first race is, and the best rates that are called near it.
-CENTRE, NEAR_RATES = 3e-3, (1e-3, 3e-3)
+OURS = "self-tuned"
 # Names for runs at a rate: the best one held, the best one along a cosine, the centre held.
 ORACLE, COSINE, HELD_CENTRE = "oracle", "cosine", "held-3e-3"
 
@@ -35,8 +34,6 @@ class Setting(NamedTuple):
 
 
 ADAMW = Setting()
-SGD = Setting("sgd")
-LONG = Setting("adamw", 10.0)
 
 
 class Mean(NamedTuple):
@@ -55,6 +52,7 @@ class Overall(NamedTuple):
         mean: geometric mean of the tasks' means; the interval is over tasks.
         worst: the largest of the tasks' means.
         worst_task: whose it is.
+        within: share of the tasks whose mean is at most 1.1.
         broken: runs without a score.
         runs: all runs.
     """
@@ -62,8 +60,25 @@ class Overall(NamedTuple):
     mean: Mean
     worst: float
     worst_task: str
+    within: float
     broken: int
     runs: int
+
+
+class Compared(NamedTuple):
+    """Two methods on the tasks and seeds that both have.
+
+    Attributes:
+        ratio: geometric mean of the first one's scores over the other's, over tasks.
+        ahead: on how many tasks the first one's mean is lower.
+        tasks: how many there are.
+        p: of Wilcoxon's signed-rank test over the tasks, two-sided; None if all are level.
+    """
+
+    ratio: Mean
+    ahead: int
+    tasks: int
+    p: float | None
 
 
 def geometric_mean(values: Sequence[float]) -> Mean | None:
@@ -84,41 +99,46 @@ def is_sealed(task: str) -> bool:
     return task not in OPEN
 
 
-def score_of(run: Record) -> float | None:
-    """Return the test score; None if the run is broken or raised."""
-    return run.get("test")
-
-
 class Results:
-    """What the records say, variants of the library left out.
+    """What the records say.
 
     A method is named as in the records, or "oracle", "cosine" (the best rate of the grid by either
-    schedule) or "held-3e-3".
+    schedule) or "held-3e-3". A variant of ours is named by its changes, such as "guard=0".
 
     Args:
         records: as they are read from the file.
+        final: score the weights at the end of a run, and choose the best rate by them, instead of
+            those at the best look.
     """
 
-    def __init__(self, records: Records) -> None:
-        self.records = {key: run for key, run in records.items() if not key.variant}
+    def __init__(self, records: Records, *, final: bool = False) -> None:
+        self.records = records
+        self._prefix = "final_" if final else ""
         self._runs: dict[tuple[str, str, Setting], dict[int, Record]] = {}
-        for key, run in sorted(self.records.items()):
-            name = (key.task, key.method, Setting(key.base, key.length_factor))
+        for key, run in sorted(records.items()):
+            setting = Setting(key.base, key.length_factor)
+            name = (key.task, key.variant or key.method, setting)
             self._runs.setdefault(name, {})[key.seed] = run
         self._rates: dict[tuple[str, Setting, str], float | None] = {}
-        self._means: dict[tuple[str, str, Setting, str, str], Mean | None] = {}
 
     def settings(self) -> list[Setting]:
         return sorted({setting for _, _, setting in self._runs})
 
-    def seeds(self) -> list[int]:
-        return sorted({key.seed for key in self.records})
+    def variants(self, setting: Setting) -> list[str]:
+        """Return the variants with runs over a base."""
+        found = {key.variant for key in self.records if Setting(key.base, key[-1]) == setting}
+        return sorted(found - {""})
+
+    def score(self, run: Record) -> float | None:
+        """Return the test score; None if the run is broken or raised."""
+        return run.get(f"{self._prefix}test")
 
     def rate(self, task: str, setting: Setting = ADAMW, schedule: str = "held") -> float | None:
         """Return the oracle's rate, or that of the best cosine."""
         name = (task, setting, schedule)
         if name not in self._rates:
-            self._rates[name] = oracle_rate(self.records, task, *setting, schedule)
+            score = f"{self._prefix}validation"
+            self._rates[name] = oracle_rate(self.records, task, *setting, schedule, score)
         return self._rates[name]
 
     def runs(self, task: str, method: str, setting: Setting = ADAMW) -> dict[int, Record]:
@@ -143,159 +163,74 @@ class Results:
 
     def spread(self, task: str, setting: Setting = ADAMW) -> float | None:
         """Return by which factor the test scores of the oracle's seeds differ: one deviation."""
-        scores = [score_of(run) for run in self.runs(task, ORACLE, setting).values()]
+        scores = [self.score(run) for run in self.runs(task, ORACLE, setting).values()]
         if len(scores) < 2 or None in scores:
             return None
         return math.exp(stdev(math.log(score) for score in scores if score is not None))
 
-    def is_near(self, task: str) -> bool | None:
-        """Tell whether AdamW's best rate is 1e-3 or 3e-3; None if not known."""
-        rate = self.rate(task)
-        return None if rate is None else rate in NEAR_RATES
+    def ratios(self, task: str, method: str, setting: Setting = ADAMW) -> dict[int, float]:
+        """Return test scores divided by those of the oracle, on the seeds that both have.
 
-    def near(self, setting: Setting = ADAMW, *, sealed: bool | None = None) -> list[str]:
-        return [task for task in self.tasks(setting, sealed=sealed) if self.is_near(task)]
-
-    def ratios(
-        self,
-        task: str,
-        method: str,
-        setting: Setting = ADAMW,
-        over: str = ORACLE,
-        beside: str = "",
-    ) -> dict[int, float]:
-        """Return test scores divided by those of another method, on the seeds that both have.
-
-        A broken run counts as `BROKEN`. A seed on which the other method is broken is left out, and
-        so is one that a third method does not have, if one is given to be shown beside.
+        A broken run counts as `BROKEN`. A seed on which the oracle is broken is left out.
         """
-        others = self.runs(task, over, setting)
+        others = self.runs(task, ORACLE, setting)
         found = {}
-        for seed, run in self._shared(task, method, setting, beside).items():
-            other = score_of(others[seed]) if seed in others else None
+        for seed, run in self.runs(task, method, setting).items():
+            other = self.score(others[seed]) if seed in others else None
             if other is not None:
-                score = score_of(run)
+                score = self.score(run)
                 found[seed] = BROKEN if score is None else score / other
         return found
 
-    def _shared(self, task: str, method: str, setting: Setting, beside: str) -> dict[int, Record]:
-        """Return the runs of a method; only on the seeds of another, if one is given."""
-        runs = self.runs(task, method, setting)
-        if not beside:
-            return runs
-        return {seed: runs[seed] for seed in runs if seed in self.runs(task, beside, setting)}
-
-    def mean(
-        self,
-        task: str,
-        method: str,
-        setting: Setting = ADAMW,
-        over: str = ORACLE,
-        beside: str = "",
-    ) -> Mean | None:
+    def mean(self, task: str, method: str, setting: Setting = ADAMW) -> Mean | None:
         """Return the geometric mean of the ratios; None without any."""
-        name = (task, method, setting, over, beside)
-        if name not in self._means:
-            ratios = self.ratios(task, method, setting, over, beside)
-            self._means[name] = geometric_mean(list(ratios.values()))
-        return self._means[name]
+        return geometric_mean(list(self.ratios(task, method, setting).values()))
 
     def means(
-        self,
-        tasks: Iterable[str],
-        method: str,
-        setting: Setting = ADAMW,
-        over: str = ORACLE,
-        beside: str = "",
+        self, tasks: Iterable[str], method: str, setting: Setting = ADAMW
     ) -> dict[str, float]:
         """Return the mean ratios of the tasks that have one."""
-        found = {task: self.mean(task, method, setting, over, beside) for task in tasks}
+        found = {task: self.mean(task, method, setting) for task in tasks}
         return {task: mean.value for task, mean in found.items() if mean is not None}
 
     def overall(
-        self,
-        tasks: Iterable[str],
-        method: str,
-        setting: Setting = ADAMW,
-        over: str = ORACLE,
-        beside: str = "",
+        self, tasks: Iterable[str], method: str, setting: Setting = ADAMW
     ) -> Overall | None:
         """Return the method over the tasks on which it has a ratio; None without any."""
-        means = self.means(tasks, method, setting, over, beside)
+        means = self.means(tasks, method, setting)
         mean = geometric_mean(list(means.values()))
         if mean is None:
             return None
-        shared = (self._shared(task, method, setting, beside) for task in means)
-        runs = [run for found in shared for run in found.values()]
+        runs = [run for task in means for run in self.runs(task, method, setting).values()]
         worst = max(means, key=lambda task: means[task])
-        broken = sum(score_of(run) is None for run in runs)
-        return Overall(mean, means[worst], worst, broken, len(runs))
+        within = sum(value <= 1.1 for value in means.values()) / len(means)
+        broken = sum(self.score(run) is None for run in runs)
+        return Overall(mean, means[worst], worst, within, broken, len(runs))
 
-    def together(
-        self, tasks: Sequence[str], method: str, other: str, setting: Setting = ADAMW
-    ) -> tuple[Overall, Overall] | None:
-        """Return two methods on the runs that both have: the same tasks, the same seeds."""
-        own = self.overall(tasks, method, setting, beside=other)
-        its = self.overall(tasks, other, setting, beside=method)
-        return None if own is None or its is None else (own, its)
-
-    def share_within(
-        self, tasks: Iterable[str], method: str, factor: float, setting: Setting = ADAMW
-    ) -> float | None:
-        """Return the share of tasks on which the mean ratio is at most a factor."""
-        means = self.means(tasks, method, setting)
-        return sum(mean <= factor for mean in means.values()) / len(means) if means else None
-
-    def mean_ranks(
-        self, tasks: Sequence[str], methods: Iterable[str], setting: Setting = ADAMW
-    ) -> dict[str, float]:
-        """Return the mean rank over the tasks, 1 the best, of the methods that have all of them.
-
-        Methods that are level share the mean of their ranks.
-        """
-        means = {method: self.means(tasks, method, setting) for method in methods}
-        means = {method: found for method, found in means.items() if len(found) == len(tasks) > 0}
-        return {
-            method: fmean(_rank(own[task], [m[task] for m in means.values()]) for task in tasks)
-            for method, own in means.items()
-        }
+    def compared(
+        self, tasks: Iterable[str], method: str, other: str, setting: Setting = ADAMW
+    ) -> Compared | None:
+        """Return one method beside another; None if they have no run in common."""
+        found = []
+        for task in tasks:
+            own, its = (self.ratios(task, each, setting) for each in (method, other))
+            mean = geometric_mean([own[seed] / its[seed] for seed in own.keys() & its.keys()])
+            if mean is not None:
+                found.append(mean.value)
+        ratio = geometric_mean(found)
+        if ratio is None:
+            return None
+        unlike = [math.log(value) for value in found if value != 1]
+        p = float(stats.wilcoxon(unlike).pvalue) if unlike else None
+        return Compared(ratio, sum(value < 1 for value in found), len(found), p)
 
     def chosen_rates(self, task: str, method: str, setting: Setting = ADAMW) -> dict[int, float]:
         """Return the rates that a method ended up with, by seed."""
         runs = self.runs(task, method, setting)
         return {seed: run["rate"] for seed, run in runs.items() if run.get("rate")}
 
-    def mean_of(
-        self, tasks: Iterable[str], method: str, value: str, setting: Setting = ADAMW
-    ) -> float | None:
-        """Return the mean over all runs of a number in the records, per unit of the budget."""
-        runs = [run for task in tasks for run in self.runs(task, method, setting).values()]
-        known = [run[value] / run["budget"] for run in runs if run.get(value) is not None]
+    def extra_steps(self, task: str, method: str, setting: Setting = ADAMW) -> float | None:
+        """Return the share of the budget that races have cost, a mean over the seeds."""
+        runs = self.runs(task, method, setting).values()
+        known = [run["extra_steps"] / run["budget"] for run in runs if "budget" in run]
         return fmean(known) if known else None
-
-    def time_ratio(
-        self, tasks: Iterable[str], method: str, setting: Setting = ADAMW
-    ) -> Mean | None:
-        """Return the seconds of a run over those of the oracle's on the same seed.
-
-        Broken runs, which end early, are left out.
-        """
-        found = []
-        for task in tasks:
-            others = self.runs(task, ORACLE, setting)
-            for seed, run in self.runs(task, method, setting).items():
-                pair = (run, others.get(seed, {}))
-                if all(score_of(each) is not None and each.get("seconds") for each in pair):
-                    found.append(run["seconds"] / others[seed]["seconds"])
-        return geometric_mean(found)
-
-
-def search_runs(base: str) -> int:
-    """Return how many runs it takes to find the oracle."""
-    return len(GRIDS[base])
-
-
-def _rank(value: float, values: Sequence[float]) -> float:
-    better = sum(other < value for other in values)
-    level = sum(other == value for other in values)
-    return better + (level + 1) / 2

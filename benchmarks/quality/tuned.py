@@ -21,8 +21,9 @@ from .tasks.task import Task
 def with_length(task: Task, base_name: str) -> Record:
     """Train with SelfTuner, which knows the length.
 
-    Extra steps are taken off the planned length until both together cost no more than a run
-    without a race. The race hardly changes with the length, so one or two attempts are enough.
+    What races, and the guard's second looks, cost is taken off the planned length until all
+    together cost no more than a run without them. A race hardly changes with the length, so one or
+    two attempts are enough.
     """
     planned = task.steps
     while True:
@@ -30,15 +31,24 @@ def with_length(task: Task, base_name: str) -> Record:
         run.race()
         excess = run.gradients.cost + planned - run.tuner.steps - task.steps
         if excess <= 0:
-            return run.finish(planned)
+            record = run.finish(planned)
+            excess = run.gradients.cost - task.steps
+            if excess <= 0:
+                return record
         planned -= math.ceil(excess)
 
 
 def anytime(task: Task, base_name: str) -> Record:
     """Train with SelfTuner, which does not know the length; stop when the cost is reached."""
-    run = TunedRun(task, base_name, None)
-    run.race()
-    return run.finish(math.floor(run.tuner.steps + task.steps - run.gradients.cost))
+    over = 0
+    while True:
+        run = TunedRun(task, base_name, None)
+        run.race()
+        left = math.floor(task.steps - run.gradients.cost) - over
+        record = run.finish(run.tuner.steps + left)
+        if run.gradients.cost <= task.steps:
+            return record
+        over += math.ceil(run.gradients.cost - task.steps)
 
 
 def random_arm(task: Task, base_name: str) -> Record:

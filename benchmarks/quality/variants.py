@@ -1,65 +1,255 @@
-"""The library with another constant, so that the experiments behind a constant can be repeated."""
+"""The library with another constant or rule, so that the experiments behind it can be repeated."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from annealtune import SelfTuner
+from annealtune.annealing import Setting
 from annealtune.annealing import race as rules
-from annealtune.optim import averaging, guard, held_setting
-from annealtune.optim.trial import arm_rates, centre, races
+from annealtune.annealing.acceptance import metropolis
+from annealtune.annealing.race import Difference, Outcome, Standings, paired_difference
+from annealtune.optim import averaging, guard, held_setting, self_tuner
+from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.trial import arm_rates, centre, race, races
+from annealtune.optim.trial.arm_rates import rate_of
+from annealtune.optim.trial.race import Race
+from annealtune.optim.trial.races import Races
 
-# What can be changed: a module and its constant.
-CONSTANTS: dict[str, tuple[ModuleType, str]] = {
-    "spacing": (arm_rates, "SPACING"),
-    "below": (races, "_BELOW"),
-    "above": (races, "_ABOVE"),
-    "most-races": (races, "_MOST_RACES"),
-    "clearly": (rules, "_CLEARLY"),
-    "least-window": (rules, "_LEAST_WINDOW"),
-    "outlier": (rules, "_OUTLIER"),
-    "learnt": (rules, "_LEARNT"),
-    "longest": (rules, "_LONGEST"),
-    "share": (rules, "_SHARE"),
-    "most": (rules, "_MOST"),
-    "anytime-length": (rules, "_ANYTIME"),
-    "centre-of-adam": (centre, "_WITH_ADAM"),
-    "relative-change": (centre, "_RELATIVE_CHANGE"),
-    "centre-steps": (centre, "_STEPS"),
-    "most-cuts": (guard, "_MOST_CUTS"),
-    "warm-up": (held_setting, "_WARM_UP"),
-    "decay": (held_setting, "_DECAY"),
-    "memory": (averaging, "_MEMORY"),
+Patch = AbstractContextManager[Any]
+
+# Constants: a name, and the modules that have it.
+CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
+    "spacing": ("SPACING", (arm_rates, races)),
+    "below": ("_BELOW", (races,)),
+    "above": ("_ABOVE", (races,)),
+    "most-races": ("_MOST_RACES", (races,)),
+    "clearly": ("_CLEARLY", (rules,)),
+    "least-window": ("_LEAST_WINDOW", (rules,)),
+    "outlier": ("_OUTLIER", (rules,)),
+    "learnt": ("_LEARNT", (rules,)),
+    "longest": ("_LONGEST", (rules,)),
+    "share": ("_SHARE", (rules,)),
+    "most": ("_MOST", (rules,)),
+    "short-share": ("_SHORT_SHARE", (rules,)),
+    "short-most": ("_SHORT_MOST", (rules,)),
+    "patience": ("PATIENCE", (rules, race)),
+    "anytime-length": ("_ANYTIME", (rules,)),
+    "centre-of-adam": ("_WITH_ADAM", (centre,)),
+    "relative-change": ("_RELATIVE_CHANGE", (centre,)),
+    "centre-steps": ("_STEPS", (centre,)),
+    "most-cuts": ("_MOST_CUTS", (guard,)),
+    "warm-up": ("_WARM_UP", (held_setting,)),
+    "decay": ("_DECAY", (held_setting,)),
+    "memory": ("_MEMORY", (averaging,)),
 }
+
+
+def _draw(_: float) -> Patch:
+    """Let the leader give way to the incumbent with probability exp(-d/s), as version 0.2 did."""
+    verdict = Standings.verdict
+
+    def drawn(
+        self: Standings, incumbent: int, judged: Mapping[int, Sequence[float]] | None = None
+    ) -> Outcome:
+        outcome = verdict(self, incumbent, judged)
+        if incumbent not in self.live or outcome.winner == incumbent:
+            return outcome
+        values = self.losses if judged is None else judged
+        window = slice(-self._window(), None) if judged is None else slice(None)
+        worse = paired_difference(values[incumbent][window], values[outcome.winner][window])
+        # The same draw however often the race is held to find the length.
+        draw = random.Random(repr(self.losses[incumbent][0])).random()
+        if metropolis(0.0, *worse, draw=draw).accepted:
+            return Outcome(incumbent, "the incumbent, level with the best")
+        return outcome
+
+    return mock.patch.object(Standings, "verdict", drawn)
+
+
+def _corrected(correct: Callable[[Race, int, Outcome], Outcome]) -> Patch:
+    """Correct verdicts that come from losses."""
+    verdict = Race.verdict
+
+    def corrected(self: Race, incumbent: int) -> Outcome:
+        outcome = verdict(self, incumbent)
+        return outcome if self._objective is not None else correct(self, incumbent, outcome)
+
+    return mock.patch.object(Race, "verdict", corrected)
+
+
+def _steadier(_: float) -> Patch:
+    """Keep the incumbent where a smaller rate has won that is not clearly better."""
+
+    def correct(race: Race, incumbent: int, outcome: Outcome) -> Outcome:
+        own, winner = (rate_of(race.settings[arm]) for arm in (incumbent, outcome.winner))
+        if winner >= own or incumbent not in race.standings.live:
+            return outcome
+        if race.standings.difference(incumbent, outcome.winner).is_clear:
+            return outcome
+        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
+
+    return _corrected(correct)
+
+
+def _safer(_: float) -> Patch:
+    """Let the next smaller rate win where the next larger one does more harm than two smaller."""
+
+    def correct(race: Race, _: int, outcome: Outcome) -> Outcome:
+        arms = sorted(range(len(race.settings)), key=lambda arm: -rate_of(race.settings[arm]))
+        place, last = arms.index(outcome.winner), len(arms) - 1
+        if not 0 < place < last:
+            return outcome
+        larger, smaller, smallest = (arms[min(place + n, last)] for n in (-1, 1, 2))
+        harm, *cost = (_excess(race, arm, outcome.winner) for arm in (larger, smaller, smallest))
+        if harm > sum(cost):
+            return Outcome(smaller, "a larger rate would do more harm than a smaller one")
+        return outcome
+
+    return _corrected(correct)
+
+
+def _excess(race: Race, arm: int, other: int) -> float:
+    """Return by how much an arm was worse in the second half of what both have."""
+    pairs = list(zip(race.standings.losses[arm], race.standings.losses[other], strict=False))
+    pairs = pairs[-max(rules._LEAST_WINDOW, len(pairs) // 2) :]
+    return statistics.fmean(own - its for own, its in pairs) if pairs else math.nan
+
+
+def _belief(share: float) -> Patch:
+    """Go only a share of the way, in logarithms, from the centre to a winner above it."""
+    settled = Races._settled
+
+    def believed(self: Races, winner: Setting) -> Setting:
+        chosen = settled(self, winner)
+        ratio = rate_of(chosen) / self._centre
+        return chosen if ratio <= 1 else Setting({"lr": self._centre * ratio**share})
+
+    return mock.patch.object(Races, "_settled", believed)
+
+
+def _further(_: float) -> Patch:
+    """Hold no race below the lowest rate, even if that one has won."""
+    further = Races._further
+
+    def only_above(self: Races, race: Race, winner: Setting) -> tuple[Setting, ...]:
+        arms = further(self, race, winner)
+        return () if arms and rate_of(arms[0]) < rate_of(winner) else arms
+
+    return mock.patch.object(Races, "_further", only_above)
+
+
+def _doubt(_: float) -> Patch:
+    """Take a winner below the first race's arms as it is."""
+    return mock.patch.object(Races, "_settled", lambda _, winner: winner)
+
+
+def _stay(count: float) -> Patch:
+    """Let this many arms stay to the end of a race; of clear losers the worst is dropped first."""
+
+    def drop_losers(self: Standings) -> None:
+        if self.minibatches < rules._LEAST_WINDOW:
+            return
+        leader = self.leader
+        for arm in sorted(self.live, key=self.score, reverse=True):
+            worse = Difference(0.0, 0.0) if arm == leader else self.difference(arm, leader)
+            if len(self.live) > count and worse.is_clear:
+                self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
+
+    return mock.patch.object(Standings, "drop_losers", drop_losers)
+
+
+def _linear(_: float) -> Patch:
+    """Decay the rate linearly from the end of the warm-up on, where the highest arm has won."""
+    hold, share_left = SelfTuner._hold, held_setting.share_left
+    ends = 0.0  # the warm-up; 0 where the decay is as usual
+
+    def noted(self: SelfTuner, setting: Setting | None) -> None:
+        nonlocal ends
+        if setting is not None:
+            tried = [rate_of(arm) for info in self.races for arm in info.settings]
+            is_highest = bool(tried) and rate_of(setting) > 0.99 * max(tried)
+            ends = self.steps + 1 + self._held.warm_up if is_highest else 0.0
+        hold(self, setting)
+
+    def left(step: int, total_steps: int | None) -> float:
+        if not ends or total_steps is None:
+            return share_left(step, total_steps)
+        return min(1.0, max(total_steps - step, 1) / (total_steps - ends))
+
+    stack = contextlib.ExitStack()
+    stack.enter_context(mock.patch.object(SelfTuner, "_hold", noted))
+    stack.enter_context(mock.patch.object(held_setting, "share_left", left))
+    return stack
+
+
+def _guard(_: float) -> Patch:
+    """Never go back: a run that diverges is lost."""
+
+    def unguarded(*arguments: Any, **options: Any) -> guard.LossGuard:
+        return guard.LossGuard(*arguments, **{**options, "is_on": False})
+
+    return mock.patch.object(self_tuner, "LossGuard", unguarded)
+
+
+def _ending(_: float) -> Patch:
+    """Average over the last tenth of the steps to the end, while the rate decays too."""
+    add = WeightAverage.add
+    return mock.patch.object(WeightAverage, "add", lambda self, *_: add(self))
+
+
+# Rules: what they are without one that the library has, or with one that it has not.
+RULES: dict[str, tuple[Callable[[float], Patch], float | None]] = {
+    "draw": (_draw, 1),
+    "steadier": (_steadier, 1),
+    "safer": (_safer, 1),
+    "belief": (_belief, None),
+    "further": (_further, 0),
+    "doubt": (_doubt, 0),
+    "stay": (_stay, None),
+    "linear": (_linear, 1),
+    "guard": (_guard, 0),
+    "ending": (_ending, 0),
+}
+NAMES = (*CONSTANTS, *RULES)
 
 
 def parse(text: str) -> dict[str, float]:
     """Return names and values of "name=value,name=value".
 
     Raises:
-        ValueError: if a name is unknown or a value no number.
+        ValueError: if a name is unknown, a value no number, or none that the rule has.
     """
     chosen: dict[str, float] = {}
     for piece in filter(None, text.split(",")):
         name, _, value = piece.partition("=")
-        if name not in CONSTANTS:
-            raise ValueError(f"unknown constant {name!r}; there are {', '.join(CONSTANTS)}")
+        if name not in NAMES:
+            raise ValueError(f"unknown name {name!r}; there are {', '.join(NAMES)}")
         chosen[name] = float(value)
+        only = RULES[name][1] if name in RULES else None
+        if only is not None and chosen[name] != only:
+            raise ValueError(f"{name} must be {only:g}, for else it is as usual, got {value}")
     return chosen
 
 
 @contextlib.contextmanager
 def applied(variant: str) -> Iterator[None]:
-    """Give the library these constants for as long as the context lasts."""
+    """Give the library these constants and rules for as long as the context lasts."""
     with contextlib.ExitStack() as stack:
         for name, value in parse(variant).items():
-            stack.enter_context(_patch(name, value))
+            if name in RULES:
+                stack.enter_context(RULES[name][0](value))
+                continue
+            constant, modules = CONSTANTS[name]
+            for module in modules:
+                kind = type(getattr(module, constant))
+                stack.enter_context(mock.patch.object(module, constant, kind(value)))
         yield
-
-
-def _patch(name: str, value: float) -> Any:
-    module, constant = CONSTANTS[name]
-    return mock.patch.object(module, constant, type(getattr(module, constant))(value))

@@ -89,7 +89,6 @@ class LitAutoencoder(common.Script):
             warnings.filterwarnings("ignore", category=DeprecationWarning)  # torch's, of Lightning
             trainer.fit(module, training, validation)
         optimizer = trainer.optimizers[0]
-        # SWITCH: TunerCallback is to keep the best weights; `looks.keeper` is then for the others.
         with common.evaluating(optimizer):
             return self.record(module, optimizer, looks.keeper, looks.scores, planned)
 

@@ -155,7 +155,7 @@ class Script:
         self,
         model: nn.Module,
         optimizer: Optimizer,
-        keeper: Keeper,
+        keeper: Keeper | SelfTuner,
         looks: list[float],
         planned: int,
     ) -> Record:
@@ -302,27 +302,9 @@ class Keeper:
         self.model.load_state_dict(last)
 
 
-# SWITCH: SelfTuner.validate and SelfTuner.best take the place of this class; keeper_of then returns
-# the tuner itself.
-class AverageKeeper(Keeper):
-    """Lets the averaged and the last weights of a SelfTuner compete."""
-
-    def __init__(self, model: nn.Module, tuner: SelfTuner) -> None:
-        super().__init__(model)
-        self._tuner = tuner
-
-    def validate(self, score: Callable[[], float]) -> float:
-        with self._tuner.averaged():
-            averaged = super().validate(score)
-        if self._tuner.is_racing:
-            return averaged
-        return min(averaged, super().validate(score))
-
-
-def keeper_of(optimizer: Optimizer, model: nn.Module) -> Keeper:
-    if isinstance(optimizer, SelfTuner):
-        return AverageKeeper(model, optimizer)
-    return Keeper(model)
+def keeper_of(optimizer: Optimizer, model: nn.Module) -> Keeper | SelfTuner:
+    """Return what remembers the best weights: SelfTuner does so by itself."""
+    return optimizer if isinstance(optimizer, SelfTuner) else Keeper(model)
 
 
 def batched(*tensors: Tensor, size: int) -> Iterator[tuple[Tensor, ...]]:

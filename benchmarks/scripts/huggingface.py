@@ -81,10 +81,9 @@ class TinyGPT2(common.Script):
             )
             trainer.remove_callback(PrinterCallback)
             if method == common.SELF_TUNED:
-                tune(trainer, seed=self.seed)
+                tune(trainer)
             trainer.train()
         optimizer = _unwrapped(trainer.optimizer)
-        # SWITCH: `tune` is to keep the best weights; `looks.keeper` is then for the others.
         with common.evaluating(optimizer):
             return self.record(model, optimizer, looks.keeper, looks.scores, planned)
 

@@ -1,11 +1,12 @@
-"""The rules of a race against numpy, scipy, the binomial distribution and plain arithmetic."""
+"""The rules of a race against numpy, scipy and plain arithmetic."""
 
 import json
 import math
-import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from annealtune.annealing import Setting
@@ -14,12 +15,87 @@ from annealtune.annealing.race import (
     Standings,
     allowance,
     paired_difference,
-    upward_belief,
 )
 from annealtune.annealing.race_info import RaceInfo, numbered
 
 # Lengths of runs, from far too short for a race to very long.
 LENGTHS = [*range(1, 400), *range(400, 6000, 37), 20_000, 1_000_000]
+
+
+# The losses of five rates on up to 24 minibatches.
+GPT = [
+    [4.1828, 3.945, 3.8115, 3.7798, 3.7142],
+    [
+        4.1828,
+        3.8152,
+        3.6819,
+        3.6727,
+        3.5758,
+        3.5155,
+        3.5573,
+        3.4014,
+        3.3612,
+        3.2385,
+        3.2632,
+        3.2171,
+        3.1855,
+        3.136,
+        3.0908,
+        3.0514,
+        3.0023,
+        3.0191,
+        3.0184,
+        3.0506,
+        2.9147,
+        2.973,
+        2.9297,
+        2.9356,
+    ],
+    [
+        4.1828,
+        3.78,
+        3.5624,
+        3.5113,
+        5.8588,
+        4.7271,
+        3.3646,
+        3.3739,
+        3.3992,
+        3.2837,
+        3.378,
+        3.337,
+        3.3941,
+        3.2757,
+        3.2728,
+        3.3165,
+        3.2608,
+        3.2801,
+        3.4455,
+        3.4423,
+        3.2896,
+        3.3423,
+        3.3156,
+        3.3267,
+    ],
+    [
+        4.1828,
+        3.7071,
+        3.464,
+        3.606,
+        3.5126,
+        3.4725,
+        3.376,
+        3.3512,
+        3.4259,
+        3.3484,
+        3.4014,
+        3.3472,
+        3.3878,
+        3.3733,
+        3.2374,
+    ],
+    [4.1828, 3.883, 4.8532, 3.7834, 5.9242, 4.9158, 4.1019, 4.3656, 4.5599],
+]
 
 
 def filled(*losses):
@@ -85,13 +161,13 @@ class TestPairedDifference:
 
 
 class TestDropping:
-    def test_the_clearly_worse_go_and_two_stay(self):
+    def test_the_clearly_worse_go_and_one_stays(self):
         standings = filled(*(around(mean, deviation=0.01) for mean in (1.0, 5.0, 3.0, 9.0)))
 
         standings.drop_losers()
 
-        assert sorted(standings.live) == [0, 2]  # the best and the second best
-        assert sorted(standings.dropped) == [1, 3]
+        assert standings.live == [0]
+        assert sorted(standings.dropped) == [1, 2, 3]
         assert all("clearly worse" in reason for reason in standings.dropped.values())
 
     def test_level_arms_stay(self):
@@ -134,71 +210,67 @@ class TestDropping:
 
 
 class TestVerdict:
-    def test_the_incumbent_wins_with_the_probability_of_metropolis(self):
-        draws = 2500
-        for distance in (0.2, 0.7, 1.5, 3.0):
-            # A difference of d standard errors in the window: its losses are made so.
-            apart = around(0.0, deviation=1.0, count=20)
-            shift = distance / math.sqrt(20)
-            ours = np.concatenate([np.zeros(20), apart + shift])
-            clipped = paired_difference(list(apart + shift), [0.0] * 20)
-            assert clipped.mean == pytest.approx(shift)  # nothing was an outlier
-            standings = filled(ours, np.zeros(40))
+    def test_the_best_of_those_that_stayed_wins_by_whatever_little(self):
+        level = around(1.0, deviation=0.5)
+        standings = filled(level, level - 1e-9, level + 1e-9)
 
-            won = sum(
-                standings.verdict(0, [], random.Random(seed)).winner == 0 for seed in range(draws)
-            )
+        for incumbent in range(3):
+            assert standings.verdict(incumbent).winner == 1
 
-            probability = math.exp(-distance)
-            low, high = stats.binom.interval(1 - 1e-6, draws, probability)
-            assert low <= won <= high, (distance, won / draws, probability)
-
-    def test_a_clear_difference_decides(self):
-        standings = filled(around(2.0, deviation=0.01), around(1.0, deviation=0.01, seed=1))
-
-        winners = {standings.verdict(0, [], random.Random(s)).winner for s in range(2000)}
-
-        assert winners == {1}
-
-    def test_a_tie_goes_to_the_incumbent_whatever_its_number(self):
+    def test_a_tie_of_all_goes_to_the_incumbent_whatever_its_number(self):
         level = list(around(1.0, deviation=0.5))
         standings = filled(level, level, level)
 
         for incumbent in range(3):
-            for seed in range(50):
-                outcome = standings.verdict(incumbent, [], random.Random(seed))
-                assert outcome.winner == incumbent
-                assert "incumbent" in outcome.reason
+            assert standings.verdict(incumbent).winner == incumbent
 
-    def test_a_tie_never_goes_to_a_larger_rate(self):
+    def test_of_two_that_are_level_the_incumbent_wins(self):
         level = list(around(1.0, deviation=0.5))
-        standings = filled(level, level, level)  # in rising order of their rates
+        standings = filled(level, level, [loss + 0.1 for loss in level])
 
-        for incumbent in range(3):
-            for seed in range(50):
-                winner = standings.verdict(incumbent, [2, 1, 0], random.Random(seed)).winner
-                assert winner in (incumbent, incumbent - 1)
+        assert [standings.verdict(incumbent).winner for incumbent in range(3)] == [0, 1, 0]
 
-    def test_where_the_incumbent_is_gone_the_next_smaller_rate_is_asked(self):
-        draws, distance = 2000, 0.7
-        apart = around(distance / math.sqrt(20), deviation=1.0, count=20)
-        level = np.full(40, 5.0)
-        middle = level + np.concatenate([np.zeros(20), apart])
-        # Arms 0, 1, 2 in rising order of the rate; arm 2 leads, arm 3, the incumbent, broke.
-        standings = filled(level + 100.0, middle, level, np.full(40, math.nan))
+    def test_an_arm_that_was_dropped_never_wins(self):
+        """Losses of a small GPT: the lowest rate seems harmless until minibatch 5, then it lags."""
+        standings = Standings(5)
+        for minibatch in range(24):
+            standings.add({arm: GPT[arm][minibatch] for arm in standings.live})
+            standings.drop_losers()
 
-        winners = [
-            standings.verdict(3, [3, 2, 1, 0], random.Random(seed)).winner for seed in range(draws)
-        ]
+        assert 0 in standings.dropped
+        for incumbent in range(5):
+            assert standings.verdict(incumbent).winner in standings.live
 
-        low, high = stats.binom.interval(1 - 1e-6, draws, math.exp(-distance))
-        assert low <= winners.count(1) <= high
-        assert winners.count(2) == draws - winners.count(1)
+    @given(
+        st.integers(2, 5).flatmap(
+            lambda arms: st.lists(
+                st.lists(
+                    st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf]),
+                    min_size=arms,
+                    max_size=arms,
+                ),
+                min_size=1,
+                max_size=40,
+            )
+        )
+    )
+    def test_whatever_the_losses_the_winner_is_a_live_arm(self, rows):
+        standings = Standings(len(rows[0]))
+        for row in rows:
+            standings.add({arm: row[arm] for arm in standings.live})
+            standings.drop_losers()
+
+        assert standings.live
+        for incumbent in range(len(rows[0])):
+            winner = standings.verdict(incumbent).winner
+            assert winner in standings.live
+            assert winner not in standings.dropped
+            assert standings.score(winner) == min(map(standings.score, standings.live))
 
     def test_the_last_one_left_wins(self):
         standings = filled([1.0, math.nan], [2.0, 2.0])
 
-        outcome = standings.verdict(0, [0, 1], random.Random(0))
+        outcome = standings.verdict(0)
 
         assert outcome.winner == 1
         assert "only one" in outcome.reason
@@ -206,7 +278,7 @@ class TestVerdict:
     def test_an_objective_is_obeyed_instead_of_the_losses(self):
         standings = filled(around(1.0, deviation=0.01), around(5.0, deviation=0.01))
 
-        outcome = standings.verdict(0, [], random.Random(0), judged={0: [0.9], 1: [0.1]})
+        outcome = standings.verdict(0, judged={0: [0.9], 1: [0.1]})
 
         assert outcome.winner == 1
 
@@ -221,10 +293,24 @@ class TestVerdict:
                 for row in rows * factor + shift:
                     standings.add({arm: row[arm] for arm in standings.live})
                     standings.drop_losers()
-                outcome = standings.verdict(1, [3, 2, 1, 0], random.Random(seed))
+                outcome = standings.verdict(1)
                 yield outcome, list(standings.live), dict(standings.dropped)
 
         assert list(decisions(factor, shift)) == list(decisions(1.0, 0.0))
+
+
+class TestHasLearnt:
+    def test_a_loss_that_falls_is_learning(self):
+        noise = around(0.0, deviation=0.05, count=20)
+        assert filled(np.linspace(2.0, 1.0, 20) + noise, noise + 2.0).has_learnt
+
+    def test_noise_and_a_rise_are_not(self):
+        noise = around(1.0, deviation=0.05, count=20)
+        assert not filled(noise, noise).has_learnt
+        assert not filled(np.linspace(1.0, 2.0, 20)).has_learnt
+
+    def test_a_few_minibatches_say_nothing(self):
+        assert not filled([3.0, 2.5, 2.0, 1.5, 1.0, 0.5, 0.2]).has_learnt
 
 
 class TestAllowance:
@@ -237,16 +323,15 @@ class TestAllowance:
 
     def test_the_promised_shares_are_kept(self):
         for length in LENGTHS:
-            share = 0.06 if length >= 2000 else 0.12
-            assert allowance(length).extra_steps <= share * length
-            assert allowance(length).minibatches <= length / 4
+            extra = allowance(length).extra_steps
+            assert extra <= max(min(0.08 * length, 32), min(0.04 * length, 100))
+            assert allowance(length).minibatches == min(length // 4, 40)
 
-    def test_what_was_spent_is_spent(self):
-        for length in (100, 500, 2000, 20_000):
-            whole = allowance(length)
-            assert allowance(length, spent=7).extra_steps == max(whole.extra_steps - 7, 0)
-            assert allowance(length, spent=10 * length).extra_steps == 0
-            assert not allowance(length, spent=whole.extra_steps).fits(2)
+    def test_a_further_race_may_cost_half(self):
+        for length in LENGTHS:
+            whole, further = allowance(length), allowance(length, is_further=True)
+            assert further.extra_steps == whole.extra_steps // 2
+            assert further.minibatches == whole.minibatches
 
     def test_arms_fit_if_each_can_make_the_least_number_of_steps(self):
         for length in LENGTHS:
@@ -258,34 +343,9 @@ class TestAllowance:
                 )
                 assert room.fits(arms) == expected
 
-    def test_a_race_does_not_grow_with_runs_of_up_to_6000_steps(self):
-        lasts = {length: allowance(length).minibatches for length in range(96, 51_000)}
-
-        assert {lasts[length] for length in range(96, 6001)} == {24}
-        assert [lasts[length] for length in (10_000, 25_000, 50_000)] == [40, 100, 200]
-        assert allowance(10**7).minibatches == 200
-
     def test_an_unknown_length_allows_a_race(self):
-        assert allowance(None).fits(5)
+        assert allowance(None).fits(4)
         assert allowance(None) == allowance(1000)
-
-
-class TestUpwardBelief:
-    def test_half_way_up_to_1200_steps_and_ever_less_beyond(self):
-        assert {upward_belief(length) for length in range(1, 1201)} == {0.5}
-        for length in range(1201, 100_000, 97):
-            assert upward_belief(length) * length == pytest.approx(600)
-
-    def test_an_unknown_length_is_1000_steps(self):
-        assert upward_belief(None) == upward_belief(1000) == 0.5
-        assert upward_belief(None, is_relative=True) == 0.75
-
-    def test_a_relative_centre_is_doubted_as_much_as_the_winner(self):
-        """A winner of 16 times the centre, believed: half-way from there to what AdamW makes."""
-        for length in LENGTHS:
-            otherwise = 16 ** upward_belief(length)
-            believed = 16 ** upward_belief(length, is_relative=True)
-            assert believed == pytest.approx(math.sqrt(otherwise * 16))
 
 
 def test_a_race_survives_plain_data():
@@ -370,14 +430,5 @@ def test_standings_go_on_from_plain_data():
             standings.drop_losers()
 
     assert second.state_dict() == whole.state_dict()
-    assert second.verdict(0, [], random.Random(5)) == whole.verdict(0, [], random.Random(5))
+    assert second.verdict(0) == whole.verdict(0)
     assert first.minibatches == 20  # untouched by the other
-
-
-def test_an_incumbent_that_leads_stays_also_where_a_smaller_rate_is_level():
-    standings = Standings(3)
-    for loss in (2.0, 1.5, 1.2, 1.0):
-        standings.add(dict.fromkeys(range(3), loss))
-    for seed in range(20):
-        outcome = standings.verdict(1, [2, 1, 0], random.Random(seed))
-        assert outcome.winner == 1

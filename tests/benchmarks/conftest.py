@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.quality.bases import GRIDS
+from benchmarks.quality.oracle import grid_seeds
 from benchmarks.quality.records import Key, Record
 
 
@@ -17,16 +18,20 @@ class Runs(dict[Key, Record]):
         """Add a run; the validation score is the test score unless it is given."""
         names = {"seed": 0, "base": "adamw", "variant": "", "length_factor": 1.0}
         key = Key(task=task, method=method, **{n: other.pop(n, d) for n, d in names.items()})
-        run = {"validation": test, "test": test, "rate": None, "cost": 100.0, "budget": 100}
+        run = {"validation": test, "test": test, "final_validation": test, "final_test": test}
+        run |= {"rate": None, "cost": 100.0, "budget": 100}
         run |= {"extra_steps": 0, "minibatches": 100, "races": 0, "reason": "", "cuts": 0}
         self[key] = {**key._asdict(), **run, "seconds": 2.0, **other}
 
     def put_grid(self, task: str, best: float, **other: Any) -> None:
-        """Add a grid on seed 0: the best rate has the score 1, so that scores are ratios to it."""
-        for schedule in ("held", "cosine"):
-            for rate in GRIDS[other.get("base", "adamw")]:
-                score = 1.0 if rate == best else 2.0
-                self.put(task, f"{schedule}-at-{rate:g}", score, rate=rate, **other)
+        """Add the whole grid: the best rate has the score 1, so that scores are ratios to it."""
+        base = other.get("base", "adamw")
+        for seed in grid_seeds(base, other.get("length_factor", 1.0)):
+            for schedule in ("held", "cosine"):
+                for rate in GRIDS[base]:
+                    score = 1.0 if rate == best else 2.0
+                    named = {"seed": seed, "rate": rate, **other}
+                    self.put(task, f"{schedule}-at-{rate:g}", score, **named)
 
 
 @pytest.fixture
@@ -37,7 +42,7 @@ def records() -> Runs:
 
 @pytest.fixture
 def three() -> Runs:
-    """Three sealed tasks, one near, with ours, Prodigy and the fixed 3e-3 of the grid."""
+    """Three sealed tasks with ours, Prodigy and the fixed 3e-3 of the grid."""
     runs = Runs()
     for task, best in (("low", 1e-4), ("middle", 3e-3), ("high", 3e-2)):
         runs.put_grid(task, best)

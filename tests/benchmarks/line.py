@@ -83,3 +83,26 @@ class Normalised(Line):
 
     def groups(self, network):
         return Task.groups(self, network)
+
+
+class Learnt(Line):
+    """The same in another unit, or from its minimum, where small rates do best."""
+
+    factor, is_learnt = 1.0, True
+
+    def build(self):
+        network = super().build()
+        if self.is_learnt:
+            network.weight.data.fill_(2.0)
+            network.bias.data.fill_(-1.0)
+        return network
+
+    def loss(self, network, minibatch):
+        return self.factor * super().loss(network, minibatch)
+
+
+class Flat(Line):
+    """A plateau: nothing is learnt at any rate."""
+
+    def loss(self, network, minibatch):
+        return 1 + 1e-9 * super().loss(network, minibatch)

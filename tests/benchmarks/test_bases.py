@@ -3,13 +3,13 @@
 import pytest
 from torch import nn
 
-from benchmarks.quality.bases import BASES, GRIDS, base_of, write_rate
+from benchmarks.quality.bases import BASES, GRIDS, TRIED_FIRST, base_of, write_rate
 from benchmarks.quality.tasks.task import Sources
 from benchmarks.quality.tuned import with_length
 from tests.benchmarks.line import Line, skip_without
 
 
-@pytest.mark.parametrize("name", ["adafactor", "lion", "muon"])
+@pytest.mark.parametrize("name", ["adafactor", "adagrad", "lion", "muon", "rmsprop"])
 def test_can_be_tuned(name):
     skip_without(name)
     task = Line(Sources(), length_factor=5)
@@ -20,6 +20,7 @@ def test_can_be_tuned(name):
 
 def test_every_base_has_a_grid():
     assert GRIDS.keys() == BASES.keys()
+    assert all({*ends} <= {*GRIDS[base]} for base, ends in TRIED_FIRST.items())
 
 
 def test_muon_keeps_ratios_where_it_splits_groups():

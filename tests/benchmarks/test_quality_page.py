@@ -1,4 +1,4 @@
-"""The results page: whole, self-contained, escaped, and plain about what does not hold."""
+"""The results page: whole, self-contained, escaped."""
 
 import re
 from html.parser import HTMLParser
@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from annealtune.studies.report.figures.style import blank
-from benchmarks.quality import figures, hero, page, page_tables, reasons, targets
+from benchmarks.quality import hero, page, page_tables
 from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.summaries import Results, Setting
 
@@ -47,24 +46,12 @@ def test_the_page_is_whole_and_loads_nothing(three: Runs) -> None:
     assert text == page.render(three)
 
 
-def test_the_hero_comes_first_then_targets_then_tables(three: Runs) -> None:
+def test_figures_come_first_then_tables(three: Runs) -> None:
     text = page.render(three)
-    places = [text.index(f'id="{name}"') for name in ("hero", "targets", "profile", "tables")]
+    places = [text.index(f'id="{name}"') for name in ("hero", "sealed-half", "rates", "tables")]
     assert places == sorted(places)
     assert text.index("<svg") < text.index("<table")
     assert text.count("<figcaption><b>") == 3  # one panel a task
-
-
-def test_a_line_that_does_not_hold_says_so_and_why(
-    three: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(reasons.REASONS, "sealed-mean", EVIL)
-    text = page.render(three)
-    verdicts = [line.holds for line in targets.targets(three)]
-    assert text.count(">does not hold") == verdicts.count(False) == 3
-    assert text.count(">not run yet") == verdicts.count(None) == 10
-    assert "&lt;script&gt;alert(" in text
-    assert EVIL not in text
 
 
 def test_text_of_the_records_is_escaped(three: Runs) -> None:
@@ -78,19 +65,17 @@ def test_text_of_the_records_is_escaped(three: Runs) -> None:
     Parsed(text)
 
 
-def test_the_claim_is_computed(three: Runs) -> None:
-    claim = page.claim(Results(three))
-    assert "On 3 sealed tasks" in claim
-    assert "ends at 1.10 times the test score of the best of 9 fixed rates" in claim
-    assert "at worst at 1.21 times" in claim
-    assert "Prodigy, the best peer of 1, ends at 15.33" in claim  # (0.9 * 4 * 1000) ** (1 / 3)
-
-
-def test_open_tasks_alone_are_called_in_sample(records: Runs) -> None:
+def test_each_half_has_its_tables(three: Runs, records: Runs) -> None:
     records.put_grid("digits", 1e-2)
-    records.put("digits", "self-tuned", 1.0, rate=1e-2)
-    assert "No sealed task has been run yet" in page.render(records)
-    assert "tasks that its constants were chosen on" in page.claim(Results(records))
+    records.put("digits", "self-tuned", 1.0, rate=1e-2, final_test=2.0)
+    records.put("digits", "self-tuned", 1.5, rate=1e-2, variant="guard=0")
+    text = page.render(records)
+    ids = ("open-half", "open-final", "open-tasks", "open-rates", "adamw-1-variants")
+    assert all(f'id="{name}"' in text for name in ids)
+    assert 'id="sealed-half"' not in text
+    assert 'id="open-half"' not in page.render(three)
+    both = page.render({**records, **three})
+    assert both.index('id="sealed-half"') < both.index('id="open-half"')
 
 
 def test_runs_that_no_table_can_show_are_counted(three: Runs) -> None:
@@ -120,52 +105,43 @@ def test_unknown_methods_and_bases_are_shown(three: Runs, monkeypatch: pytest.Mo
 
 def test_markdown(three: Runs) -> None:
     table = page.readme_table(three).splitlines()
-    assert table[0] == "| method | geometric mean | worst | near over 3e-3 | broken |"
-    assert table[3] == "| **self-tuned** | **1.100** | 1.210 | 1.100 | 0 of 3 |"
-    assert "| Prodigy | 15.3 | broken | 4.000 | 1 of 3 |" in table
+    assert table[3] == "| **self-tuned** | 1.100 | 1.210 | 67 % | 0 of 3 |"
+    assert "| Prodigy | 15.3 | broken | 33 % | 1 of 3 |" in table
+    three.put("low", "self-tuned", 1.2, variant="guard=0")
     text = page.markdown(three)
-    assert "**does not hold**" in text
-    assert "## Sealed half, AdamW" in text
-    widths = {line.count("|") for line in text.splitlines() if line.startswith("| low")}
-    assert len(widths) == 2  # by task, and rates chosen
+    assert "## Sealed tasks, AdamW" in text
+    assert "| guard=0 | 1.200 | 1.200 (low) | 0 % | 0 of 1 | 1 | 1.200 | 0 of 1 | 1 |" in text
+
+
+def test_a_best_rate_at_an_end_of_the_grid_is_marked(records: Runs) -> None:
+    for task, best in (("low", 1e-6), ("middle", 1e-2)):
+        records.put_grid(task, best)
+        records.put(task, "self-tuned", 1.0)
+    rows = page_tables.by_task(Results(records), ["low", "middle"]).rows
+    assert [bool(row[1].detail) for row in rows] == [True, False]
 
 
 def test_failures_are_listed_by_seed(three: Runs) -> None:
     three.put("low", "mechanic", None, failure="it raised")
     three.put("low", "mechanic", None, seed=1, failure="it raised")
     three.put("low", "held-at-0.1", None)
+    three.put("low", "self-tuned", None, variant="guard=0")
     assert page_tables.failures(Results(three)) == [
         ("high, Prodigy, adamw, seed 0", "the loss ceased to be finite"),
         ("low, Mechanic, adamw, seeds 0, 1", "it raised"),
+        ("low, guard=0, adamw, seed 0", "the loss ceased to be finite"),
     ]
 
 
-def test_hero_tasks_follow_the_rule(records: Runs) -> None:
+def test_hero_tasks_are_evenly_spaced_by_their_best_rate(records: Runs) -> None:
     best = {"a": 1e-3, "b": 3e-3, "c": 1e-3, "d": 3e-3, "e": 1e-2, "f": 1e-5, "g": 3e-5, "h": 1e-1}
     for task, rate in best.items():
         records.put_grid(task, rate)
         records.put(task, "self-tuned", 1.0)
-    results = Results(records)
-    # Far: lowest, highest, second lowest; near: the first three by name.
-    assert hero.hero_tasks(results) == ["f", "g", "a", "c", "b", "h"]
-    far = {key: run for key, run in records.items() if key.task in "efgh"}
-    assert hero.hero_tasks(Results(far)) == ["f", "g", "e", "h"]
-    near = {key: run for key, run in records.items() if key.task in "abcdf"}
-    assert hero.hero_tasks(Results(near)) == ["f", "a", "c", "b", "d"]
-
-
-def test_the_profile_draws_the_shares(three: Runs) -> None:
-    results, tasks = Results(three), ["low", "middle", "high"]
-    panel = figures.profile(results, tasks, ["self-tuned", "prodigy"])
-
-    own, prodigy = panel.draw(blank()).get_lines()
-    factors, shares = own.get_data()
-    assert list(factors) == pytest.approx([1, 1, 1.1, 1.21, 10])
-    assert list(shares) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 1, 1])
-    factors, shares = prodigy.get_data()
-    assert list(factors) == pytest.approx([1, 1, 4, 10])
-    assert list(shares) == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
-    assert own.get_drawstyle() == "steps-post"
+    # All in order: f g a c b d e h.
+    assert hero.hero_tasks(Results(records), 4) == ["f", "a", "d", "h"]
+    few = {key: run for key, run in records.items() if key.task in "ab"}
+    assert hero.hero_tasks(Results(few)) == ["a", "b"]
 
 
 @pytest.mark.parametrize(

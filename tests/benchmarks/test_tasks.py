@@ -1,7 +1,6 @@
 """The tasks of benchmarks/quality that need no files: finite, repeatable, in their places."""
 
 import hashlib
-import inspect
 import math
 
 import pytest
@@ -10,7 +9,6 @@ import torch
 from benchmarks.quality.tasks import catalogue
 from benchmarks.quality.tasks.catalogue import (
     CHEAPEST,
-    FINE_TUNING,
     FOR_OTHER_BASES,
     FRESH,
     NOT_FOR_SGD,
@@ -170,7 +168,7 @@ class TestCatalogue:
         assert len(TASKS) == len(OPEN) + len(SEALED)
 
     def test_every_list_is_of_tasks(self):
-        for names in (FINE_TUNING, NOT_FOR_SGD, CHEAPEST, *FOR_OTHER_BASES.values()):
+        for names in (NOT_FOR_SGD, CHEAPEST, *FOR_OTHER_BASES.values()):
             assert set(names) <= TASKS.keys()
             assert len(set(names)) == len(names)
 
@@ -186,8 +184,3 @@ class TestCatalogue:
         later = [*catalogue._SECOND, *FRESH]
         assert not set(later) & (catalogue.OPENED.keys() | catalogue._KEPT.keys())
         assert len(set(later)) == len(later)
-
-    def test_fine_tuning_starts_with_a_net_that_was_trained(self):
-        for name, kind in TASKS.items():
-            source = "".join(inspect.getsource(k) for k in kind.__mro__[:-2])
-            assert ("sources.pretrained(" in source) == (name in FINE_TUNING), name

@@ -86,11 +86,11 @@ class Task:
     def tuner(self, kind: str, net: nn.Module, **options: Any) -> Any:
         if kind == "self-tuned":
             base: torch.optim.Optimizer = torch.optim.AdamW(net.parameters())
-            return SelfTuner(base, model=net, total_steps=STEPS, seed=5, **options)
+            return SelfTuner(base, model=net, total_steps=STEPS, **options)
         base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5)
         if kind == "races of an H":
             options = {"neighborhood": RATES} | options
-            return SelfTuner(base, model=net, total_steps=STEPS, seed=5, **options)
+            return SelfTuner(base, model=net, total_steps=STEPS, **options)
         options = {"neighborhood": RATES, "total_steps": STEPS} | options
         return EmbeddedTuner(base, model=net, seed=5, **options)
 

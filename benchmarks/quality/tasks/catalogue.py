@@ -112,22 +112,6 @@ EARLIER = {**_KEPT, **_SECOND}
 SEALED = {**EARLIER, **FRESH}
 TASKS = {**OPEN, **SEALED}
 
-# They start with a net that was trained beforehand.
-FINE_TUNING = frozenset(
-    {
-        "fine-tuned-shifted",
-        "fine-tuned-own",
-        "fine-tuned-transformer",
-        "two-groups",
-        "frozen-body",
-        "unfrozen",
-        "low-rank-adapter",
-        "fine-tuned-digits",
-        "fine-tuned-grey",
-        "biases-only",
-    }
-)
-
 # SGD with momentum is too slow for transformers, the GRU and these convolutions at these lengths,
 # and for two nets at odds, vectors of users and items, of words or of players, columns in their own
 # units.
@@ -148,23 +132,15 @@ NOT_FOR_SGD = frozenset(
     }
 )
 
-# Runs of ten times the length: the five cheapest of each half.
-CHEAPEST = (
-    "logistic-regression",
-    "digits",
-    "autoencoder",
-    "siren-image",
-    "factorisation",
-    "unfrozen",
-    "mixture-density",
-    "wrong-labels",
-    "softmax-regression",
-    "occupancy",
-)
-# Bases besides AdamW and SGD: two tasks of each half; Muon takes minutes on the last one.
-_ON_OTHER_BASES = ("digits", "siren-image", "cancer", "wrong-labels")
+# Runs of ten times the length: the five cheapest of the sealed ones.
+CHEAPEST = ("unfrozen", "mixture-density", "wrong-labels", "softmax-regression", "occupancy")
+# Bases besides AdamW and SGD. Muon takes minutes on the last of the sealed ones.
+_FEW_OPEN = ("digits", "words", "siren-image", "friedman")
+_FEW_SEALED = ("cancer", "wrong-labels")
 FOR_OTHER_BASES = {
-    "adafactor": _ON_OTHER_BASES,
-    "lion": _ON_OTHER_BASES,
-    "muon": _ON_OTHER_BASES[:-1],
+    "adafactor": (*_FEW_OPEN, *_FEW_SEALED),
+    "adagrad": _FEW_OPEN,
+    "lion": (*_FEW_OPEN, *_FEW_SEALED),
+    "muon": (*_FEW_OPEN, *_FEW_SEALED[:-1]),
+    "rmsprop": _FEW_OPEN,
 }

@@ -57,7 +57,7 @@ def share_of_rate(
         >>> [share_of_rate(step, 8, warm_up=2) for step in (0, 1, 6, 7)]
         [0.5, 1.0, 1.0, 0.5]
     """
-    rising = min(1.0, (step + 1 - began) / warm_up) if warm_up else 1.0
+    rising = min(1.0, max(step + 1 - began, 1) / warm_up) if warm_up else 1.0
     return rising * share_left(step, total_steps)
 
 

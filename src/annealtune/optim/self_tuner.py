@@ -46,8 +46,8 @@ class SelfTuner(OptimizerWrapper):
 
     At the first step copies of the run ("arms") start side by side with rates half a decade apart.
     They make their steps on the same minibatches; an arm that clearly loses is dropped, and the one
-    with the lowest loss wins. The run starts again with its rate, and from then on every step is
-    one of the base, bit for bit. The rate is warmed up and held; with a known length it decays to
+    with the lowest loss wins. The run starts again with its rate (half a decade less over bases
+    other than torch's Adams), and from then on every step is one of the base, bit for bit. The rate is warmed up and held; with a known length it decays to
     zero over the last quarter. An average of the weights is kept, for `averaged`. Where `validate`
     looks at a validation set, the output is the best weights, averaged or last: `best`,
     `load_best`.
@@ -190,9 +190,11 @@ class SelfTuner(OptimizerWrapper):
         with self._intake.paused():
             losses = minibatch.first()  # L(w) and its gradient
             if self.is_racing and self._races.race is None:
-                self._hold(self._races.begin(self.steps, before))  # a race, or the centre
+                centre = self._races.begin(self.steps, before)  # None if there is a race
+                self._hold(centre, self.steps)
             if self._races.race is not None:
-                self._hold(self._races.step(minibatch, self.steps, before))  # of every live arm
+                chosen = self._races.step(minibatch, self.steps, before)  # of every live arm
+                self._hold(chosen, self.steps + 1)
             elif not self.is_racing:
                 if weighs:
                     self._weigh(minibatch)
@@ -317,10 +319,10 @@ class SelfTuner(OptimizerWrapper):
         now = "racing" if self.is_racing else f"rate {self.rate:.3g}"
         return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
 
-    def _hold(self, setting: Setting | None) -> None:
-        """Make every step from here on one of the base, once the races have chosen a setting."""
+    def _hold(self, setting: Setting | None, first: int) -> None:
+        """Make every step from this one on one of the base, once the races have chosen."""
         if setting is not None:
-            self._held.began = self.steps + 1 if self._races.infos else self.steps
+            self._held.began = first
             self._held.write(setting, self._guard.share)
             self._intake.end_replays()
             self._guard.begin()

@@ -52,7 +52,7 @@ def tuner_of(kind, model, **options):
     known = with_buffers(model)
     if kind == "self-tuned":
         base = torch.optim.AdamW(trainable(model))
-        return SelfTuner(base, model=known, total_steps=STEPS, seed=5)
+        return SelfTuner(base, model=known, total_steps=STEPS)
     base = torch.optim.SGD(trainable(model), lr=0.1, momentum=0.5)
     options = {"neighborhood": grid(lr=[30.0, 10.0, 1.0, 0.1]), "total_steps": STEPS} | options
     return EmbeddedTuner(base, model=known, seed=5, **options)

@@ -95,7 +95,7 @@ def train(
         return change(F.cross_entropy(forward(model, x, now), y), now)
 
     if tuned:
-        settings = {"model": model, "total_steps": steps, "seed": seed, **settings}
+        settings = {"model": model, "total_steps": steps, **settings}
         optimizer = SelfTuner(optimizer, **settings)
         compute_loss = optimizer.record(compute_loss)
     draws = torch.Generator().manual_seed(seed)

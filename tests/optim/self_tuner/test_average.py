@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from annealtune.optim.loss_watch import EVERY
+
+from annealtune.optim.guard import EVERY
 
 LENGTH, STEPS = 400, 200
 
@@ -40,6 +41,14 @@ def test_it_is_the_recursion_over_every_eighth_step(run, kind):
         for number, state in enumerate(taken[1:], start=2):
             mean = mean + 10 / (number + 9) * (state[name].double() - mean)
         torch.testing.assert_close(tensor, mean, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sgd", "adamw"])
+def test_after_the_last_planned_step_it_is_the_last_weights_bit_for_bit(run, kind):
+    net, opt, _, _ = run(kind, steps=LENGTH)
+    last = [p.clone() for p in net.parameters()]
+    with opt.averaged():
+        assert all(map(torch.equal, last, net.parameters()))
 
 
 def test_a_loader_computes_the_statistics_anew(run, make_batches):

@@ -53,8 +53,9 @@ def test_a_centre_that_is_no_number(base, around):
     refused(base, TypeError, "around", "number", repr(around), around=around)
 
 
-def test_a_seed_that_is_no_whole_number(base):
-    refused(base, TypeError, "seed", "whole number", "0.5", seed=0.5)
+@pytest.mark.parametrize(("steps", "error"), [(-1, ValueError), (0.5, TypeError)])
+def test_a_warm_up_that_is_no_number_of_steps(base, steps, error):
+    refused(base, error, "warmup", repr(steps), warmup=steps)
 
 
 def test_a_place_that_does_not_exist(base):

@@ -5,8 +5,9 @@ import torch
 from torch import nn
 
 from annealtune import grid
-from annealtune.annealing.race import allowance
+from annealtune.annealing.race import PATIENCE, allowance
 from annealtune.optim.self_tuner import SelfTuner
+from tests.optim.self_tuner.classification import adamw, train
 
 
 def counted_run(total_steps, *, made=None, base=torch.optim.AdamW, **settings):
@@ -25,6 +26,11 @@ def counted_run(total_steps, *, made=None, base=torch.optim.AdamW, **settings):
     return optimizer, steps
 
 
+def most(total_steps, race):
+    """What a race may cost, with the patience of a plateau."""
+    return PATIENCE * allowance(total_steps, is_further=race.number > 1).extra_steps
+
+
 @pytest.mark.parametrize("total_steps", [100, 500, 2000, 20_000])
 @pytest.mark.filterwarnings("ignore:.*too few for a race")
 def test_the_base_makes_the_planned_steps_and_the_extra_ones(total_steps):
@@ -33,8 +39,7 @@ def test_the_base_makes_the_planned_steps_and_the_extra_ones(total_steps):
     optimizer, steps = counted_run(total_steps, made=made)
 
     assert len(steps) == made + optimizer.extra_steps
-    assert optimizer.extra_steps <= allowance(total_steps).extra_steps
-    assert optimizer.extra_steps <= (0.06 if total_steps >= 2000 else 0.12) * total_steps
+    assert all(race.extra_steps <= most(total_steps, race) for race in optimizer.races)
     assert optimizer.extra_steps == sum(race.extra_steps for race in optimizer.races)
     assert not optimizer.is_racing
     assert bool(optimizer.races) == allowance(total_steps).fits(3)
@@ -48,7 +53,27 @@ def test_a_whole_run_of_twenty_thousand_steps():
     optimizer, steps = counted_run(20_000)
 
     assert len(steps) == 20_000 + optimizer.extra_steps
-    assert 0 < optimizer.extra_steps <= 1200
+    assert all(race.extra_steps <= most(20_000, race) for race in optimizer.races)
+
+
+@pytest.mark.parametrize(("total_steps", "share"), [(1000, 0.04), (10_000, 0.01)])
+def test_a_net_that_learns_pays_a_few_per_cent(total_steps, share):
+    for seed in range(3):
+        optimizer = train(adamw, steps=total_steps, made=60, seed=seed).optimizer
+        assert not optimizer.is_racing
+        assert 0 < optimizer.extra_steps <= share * total_steps
+
+
+def test_on_a_plateau_the_arms_race_on_for_up_to_twice_as_much():
+    """The loss follows the last digits of the weights: there is nothing to learn."""
+    budget = allowance(1000).extra_steps
+    for seed in range(5):
+        torch.manual_seed(seed)
+        weight = nn.Parameter(torch.randn(4))
+        optimizer = SelfTuner(torch.optim.AdamW([weight]), total_steps=1000)
+        while not optimizer.races:
+            optimizer.step(lambda: torch.sin(1e6 * weight.sum()))  # noqa: B023
+        assert budget < optimizer.races[0].extra_steps <= 2 * budget
 
 
 def test_a_given_rate_costs_no_trial_steps_over_sgd():
@@ -61,7 +86,7 @@ def test_without_one_a_few_trial_steps_are_made_before_the_race():
     optimizer, steps = counted_run(500, base=torch.optim.SGD)
 
     trials = len(steps) - 500 - optimizer.extra_steps
-    assert 0 < trials <= 48
+    assert trials in range(30, 12 * 30 + 1, 30)
     assert steps[:trials] == [0] * trials
 
 
@@ -69,17 +94,18 @@ def test_without_a_length_the_budget_is_that_of_a_run_of_some_length():
     optimizer, steps = counted_run(None, made=600)
 
     assert len(steps) == 600 + optimizer.extra_steps
-    assert 0 < optimizer.extra_steps <= allowance(None).extra_steps
+    assert optimizer.races
+    assert all(race.extra_steps <= most(None, race) for race in optimizer.races)
 
 
 def test_a_neighborhood_keeps_to_the_same_budget():
     optimizer, steps = counted_run(
         500,
-        neighborhood=grid(lr=[0.001, 0.01, 0.1], betas=[(0.9, 0.999), (0.5, 0.9)]),
+        neighborhood=grid(lr=[0.001, 0.1], betas=[(0.9, 0.999), (0.5, 0.9)]),
     )
 
     assert len(steps) == 500 + optimizer.extra_steps
-    assert 0 < optimizer.extra_steps <= allowance(500).extra_steps
+    assert 0 < optimizer.extra_steps <= most(500, optimizer.races[0])
 
 
 class TestARunTooShort:
@@ -95,7 +121,7 @@ class TestARunTooShort:
 
     def test_it_is_the_base_bit_for_bit_until_the_rate_falls(self):
         with pytest.warns(UserWarning, match="too few"):
-            optimizer, _ = counted_run(20, made=10, around=0.02)
+            optimizer, _ = counted_run(20, made=10, around=0.02, warmup=0)
 
         weight = nn.Parameter(torch.zeros(3))
         plain = torch.optim.AdamW([weight], lr=0.02)

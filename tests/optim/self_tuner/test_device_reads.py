@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 import torch
-from annealtune.optim.loss_watch import EVERY
 from torch import nn
 from torch.nn import functional as F
 
+from annealtune.optim.guard import EVERY
 from annealtune.optim.self_tuner import SelfTuner
 
 READERS = "item __float__ __bool__ __int__ __index__ tolist numpy cpu equal is_nonzero nonzero"

@@ -116,7 +116,7 @@ def test_an_arm_whose_step_was_torn_is_dropped():
 @pytest.mark.parametrize("is_saved", [False, True])
 @pytest.mark.parametrize("way", ["closure", "record"])
 @pytest.mark.parametrize("total_steps", [None, 20])  # one race, and too few steps for any
-@pytest.mark.parametrize("place", ["write", "end_replays", "keep"])
+@pytest.mark.parametrize("place", ["write", "end_replays", "begin"])
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.filterwarnings("ignore:SelfTuner. 20 steps are too few")
 def test_a_choice_that_is_interrupted_is_held_by_the_next_step(
@@ -150,7 +150,7 @@ def test_a_choice_that_is_interrupted_is_held_by_the_next_step(
         train(step, last)
         last += 1
         train(plain_step, last)
-    holders = {"write": opt._held, "end_replays": opt._intake, "keep": opt._guard}
+    holders = {"write": opt._held, "end_replays": opt._intake, "begin": opt._guard}
     with monkeypatch.context() as patch:
         patch.setattr(holders[place], place, interrupted(getattr(holders[place], place)))
         with pytest.raises(KeyboardInterrupt):

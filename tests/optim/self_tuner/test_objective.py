@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import grid
+from annealtune import SelfTuner, grid
 
 RATES = [0.05, 0.1, 0.2]
 
@@ -26,6 +26,7 @@ def race(make_run, make_batches, race_through, trained):
         cell = {}
         net, opt, step = make_run(
             neighborhood=grid(lr=RATES),
+            warmup=0,
             objective=None if objective is None else lambda: objective(cell["net"], cell["start"]),
             **options,
         )
@@ -72,20 +73,41 @@ def test_it_may_do_anything_to_the_model(race):
 
 
 def test_several_values_are_compared_one_by_one(race):
-    """A difference that is the same everywhere decides, whatever the values; a level one does not.
-
-    The base has the second rate: level arms are decided for that or a smaller one.
-    """
+    """A difference that is the same everywhere decides, whatever the values."""
     hard = torch.tensor([1.0, 100.0, 10_000.0])
 
     def clear(net, start):
         return hard + distance(net, start)
 
-    def level(net, start):
-        return [1.0, 2.0, 3.0]
-
     assert race(clear)[1].races[0].winner == 0
-    assert race(level)[1].races[0].winner in (0, 1)
+
+
+def test_one_that_does_not_see_the_weights_warns_and_the_incumbent_wins(race):
+    """The base has the second rate."""
+    with pytest.warns(UserWarning, match="objective"):
+        _, opt, _ = race(lambda net, start: [1.0, 2.0, 3.0])
+    assert opt.races[0].winner == 1
+
+
+def test_so_it_is_for_rates_around_a_centre():
+    torch.manual_seed(0)
+    net, other = torch.nn.Linear(20, 3), torch.nn.Linear(20, 3)
+    inputs, classes = torch.randn(512, 20), torch.randint(3, (512,))
+    opt = SelfTuner(
+        torch.optim.AdamW(net.parameters()),
+        model=net,
+        total_steps=300,
+        objective=lambda: F.cross_entropy(other(inputs), classes),
+    )
+
+    def loop():
+        while opt.is_racing:
+            opt.step(lambda: F.cross_entropy(net(inputs), classes))
+
+    with pytest.warns(UserWarning, match="objective"):
+        loop()
+    (race,) = opt.races
+    assert race.rate == 3e-3
 
 
 def test_an_arm_without_a_finite_value_is_out(race):
@@ -124,9 +146,9 @@ def test_after_a_failure_the_race_can_be_ended(make_run, make_batches):
         if failures:
             failures.pop()
             raise OSError("disk")
-        return 1.0
+        return float(net.last.weight.sum())
 
-    _, opt, step = make_run(neighborhood=grid(lr=RATES), objective=objective)
+    net, opt, step = make_run(neighborhood=grid(lr=RATES), objective=objective)
     batches = iter(make_batches(300))
 
     def train():

@@ -1,7 +1,5 @@
 """Outside races a step is one of the base, bit for bit, and costs one forward."""
 
-import random
-
 import pytest
 import torch
 
@@ -87,11 +85,12 @@ def test_without_a_length_the_rate_is_held(make_run, make_batches):
     assert set(rates[-200:]) == {opt.races[-1].rate}
 
 
+@pytest.mark.parametrize("warmup", [0, 40])
 def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
-    make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind
+    make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind, warmup
 ):
     """Nothing of the losers is left: neither in weights nor in state, buffers or random numbers."""
-    net, opt, step = make_run(kind, total_steps=1000)
+    net, opt, step = make_run(kind, total_steps=1000, warmup=warmup)
     batches = make_batches(400)
     start = torch.get_rng_state()
     count = race_through(opt, step, batches)
@@ -108,15 +107,15 @@ def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
         for _ in range(count):
             torch.nn.functional.dropout(torch.ones(16, 12), 0.3)  # what a forward draws
         for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
-            group["lr"] = last.rate * ratio
+            group["lr"] = last.rate * (1 / max(warmup, 1)) * ratio
     else:
         before = count - last.minibatches
         for _ in range(before):
             torch.nn.functional.dropout(torch.ones(16, 12), 0.3)
         plain_steps(own, base, batches[before:count], [last.rate] * last.minibatches)
     assert found == trained(own, base)
-    decay = [min(1.0, (1000 - made) / 250) for made in range(count, 400)]
-    plain_steps(own, base, batches[count:], [last.rate * share for share in decay])
+    rise = [min(1.0, made / max(warmup, 1)) for made in range(1, 401 - count)]
+    plain_steps(own, base, batches[count:], [last.rate * share for share in rise])
     assert after == trained(own, base)
 
 
@@ -136,7 +135,7 @@ def test_a_race_of_one_arm_is_a_plain_run(
         minibatch.first()
         race.step(minibatch)
     assert race.extra_steps == 0
-    assert race.verdict(0, [0], random.Random(0)).winner == 0
+    assert race.verdict(0).winner == 0
     found = trained(net, base)
 
     own = make_net()

@@ -30,7 +30,7 @@ def test_small_batches_end_near_plain_adamw(base, batch):
 
 def test_short_runs_of_adamw_do_not_stall():
     for seed in range(8):
-        run = train(adamw, steps=140, batch=32, seed=seed)
+        run = train(adamw, steps=210, batch=32, seed=seed)
 
         assert run.last < 0.8 * run.first, f"seed {seed} stalls at {run.last}"
         assert run.optimizer.races[0].rate > 1e-4
@@ -38,7 +38,7 @@ def test_short_runs_of_adamw_do_not_stall():
 
 def test_batches_of_four_over_sgd_do_not_stall():
     for seed in range(6):
-        run = train(sgd, steps=150, batch=4, seed=seed)
+        run = train(sgd, steps=210, batch=4, seed=seed)
 
         assert run.last < 0.75 * run.first, f"seed {seed} stalls at {run.last}"
 

@@ -123,7 +123,9 @@ def test_buffers_that_are_not_there_or_not_alone(make):
     model = make()
     opt = trained(model, torch.optim.AdamW(model.parameters()))
     assert final_loss(model) < 0.5
-    assert min(score for score in opt.races[0].scores if math.isfinite(score)) < 5
+    assert (
+        min(score for score in opt.races[0].scores if math.isfinite(score)) < 8
+    )  # of 6 inputs whose sum is the target
 
 
 def test_a_broken_minibatch_in_a_race_leaves_no_trace_in_batch_norm():
@@ -180,7 +182,7 @@ def test_after_going_back_the_optimizer_starts_anew_and_buffers_are_sound(kind):
             opt.step()
             opt.zero_grad()
 
-    with pytest.warns(UserWarning, match="back to the last safe weights") as said:
+    with pytest.warns(UserWarning, match="back to the averaged weights") as said:
         loop()
     assert len(said) == 1
     assert bool(model.mean.isfinite().all())
@@ -243,11 +245,11 @@ def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():
     first = model.weight.detach().clone()
 
     def step_until_it_breaks():
-        while not any("safe weights" in event.text for event in opt.history.events):
+        while not any("averaged weights" in event.text for event in opt.history.events):
             x, y = inputs(opt.steps)
             opt.step(lambda x=x, y=y: functional.mse_loss(model(x), y))
 
-    with pytest.warns(UserWarning, match="too few for a race|back to the last safe weights"):
+    with pytest.warns(UserWarning, match="too few for a race|back to the averaged weights"):
         step_until_it_breaks()
     assert torch.equal(model.weight, first)
     assert opt.rate == pytest.approx(0.25e12)

@@ -137,10 +137,11 @@ class Races(Part):
         winner = race.settings[outcome.winner]
         self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
+        chosen = winner if further else self._settled(winner)
         # An arm that has had this rate all along is exactly where the base would be with it, unless
         # the run is to warm up first.
         warms = self._plan.warm_up > 0
-        arm = None if further or warms else _live_arm(race, winner)
+        arm = None if further or warms else _live_arm(race, chosen)
         if arm is not None:
             race.bring(arm)
             if not weights_are_finite(self._base):
@@ -148,10 +149,10 @@ class Races(Part):
         if arm is None:
             race.arms.start_again()
         number = len(self._before(race)) + 1
-        info = race.info(step, *outcome, rate_of(winner), restarted=arm is None, number=number)
+        info = race.info(step, *outcome, rate_of(chosen), restarted=arm is None, number=number)
         self._note(info, race, step)
-        self._chosen = None if further else winner
-        self.race = self._started(further, step + 1) if further else None
+        self._chosen = None if further else chosen
+        self.race = self._begun_beyond(further, step + 1) if further else None
         return self._chosen
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | None:
@@ -171,7 +172,7 @@ class Races(Part):
         self._note(info, race, step)
         self._centre = rate_of(chosen)
         if self._plan.neighborhood is None and self._may_race_on(race, 3):
-            self.race = self._started(spaced(self._centre, -1, 1), step + 1)
+            self.race = self._begun_beyond(spaced(self._centre, -1, 1), step + 1)
             return None
         self._chosen, self.race = chosen, None
         self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
@@ -234,6 +235,12 @@ class Races(Part):
         room = allowance(self._plan.total_steps, is_further=True)
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
+    def _begun_beyond(self, settings: Sequence[Setting], step: int) -> Race:
+        """Start a further race; until its first step the groups tell a rate of ours."""
+        race = self._started(settings, step)
+        self._rates.apply(settings[0])
+        return race
+
     def _started(self, settings: Sequence[Setting], step: int) -> Race:
         return Race(
             self._base,
@@ -274,6 +281,15 @@ class Races(Part):
         if winner == max(rates) and self._is_relative:
             return spaced(winner, 0, _BEYOND)
         return ()
+
+    def _settled(self, winner: Setting) -> Setting:
+        """Return what is made of the winner: half a decade less over a base that is not Adam.
+
+        Such a base diverges at a rate that is a little too large, and often after the race.
+        """
+        if self._plan.neighborhood is not None or known_centre(self._base) is not None:
+            return winner
+        return Setting({"lr": rate_of(winner) / SPACING})
 
     @property
     def _is_relative(self) -> bool:

@@ -1,0 +1,107 @@
+"""The centre of the first race: known for torch's Adams, else from the first gradient."""
+
+import functools
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import SelfTuner
+from annealtune.optim.trial.centre import known_centre
+
+STEPS = 300
+
+
+class Madam(torch.optim.SGD):
+    """Has Adam in its name only."""
+
+
+class DAdaptAdam(torch.optim.Optimizer):
+    """Has Adam in its name only."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 1.0})
+
+
+class Ours(torch.optim.AdamW):
+    """One of torch's, whatever its name."""
+
+
+@pytest.mark.parametrize("kind", [Madam, DAdaptAdam, torch.optim.RMSprop, torch.optim.SGD])
+def test_a_name_makes_no_adam(kind):
+    assert known_centre(kind([nn.Parameter(torch.ones(1))])) is None
+
+
+@pytest.mark.parametrize("kind", [Ours, torch.optim.NAdam, torch.optim.SparseAdam])
+def test_an_ancestor_does(kind):
+    assert known_centre(kind([nn.Parameter(torch.ones(1))])) == 3e-3
+
+
+def noisy_classes():
+    """Inputs and the noisy classes that a net with one hidden layer gives them."""
+    torch.manual_seed(1)
+    inputs = torch.randn(3000, 20)
+    outputs = torch.relu(inputs @ torch.randn(20, 32)) @ torch.randn(32, 5)
+    return inputs, (outputs + 2 * torch.randn(3000, 5)).argmax(1)
+
+
+def final_loss(make, rate=None):
+    """Train at a rate, or tuned; return the loss over all rows, and the rate."""
+    inputs, classes = noisy_classes()
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 5)
+    )
+    optimizer = make(model.parameters(), lr=rate or 0.1)
+    compute_loss = lambda x, y: F.cross_entropy(model(x), y)
+    if rate is None:
+        optimizer = SelfTuner(optimizer, model=model, total_steps=STEPS)
+        compute_loss = optimizer.record(compute_loss)
+    torch.manual_seed(3)
+    for step in range(STEPS):
+        if rate is not None:  # the tuner's own schedule
+            rising, falling = (step + 1) / (STEPS // 20), (STEPS - step) / (STEPS // 4)
+            optimizer.param_groups[0]["lr"] = rate * min(1.0, rising, falling)
+        rows = torch.randint(3000, (32,))
+        optimizer.zero_grad()
+        compute_loss(inputs[rows], classes[rows]).backward()
+        optimizer.step()
+    with torch.no_grad():
+        loss = F.cross_entropy(model(inputs), classes).item()
+    return (loss if math.isfinite(loss) else math.inf), rate or optimizer.races[-1].rate
+
+
+@pytest.mark.parametrize(
+    ("make", "decade"),
+    [
+        (torch.optim.RMSprop, -4),
+        (torch.optim.Adagrad, -3),
+        (functools.partial(torch.optim.SGD, momentum=0.9), -3),
+    ],
+    ids=["RMSprop", "Adagrad", "SGD with momentum"],
+)
+def test_the_rate_is_within_a_factor_of_four_of_the_best_of_a_grid(make, decade):
+    _, best = min(final_loss(make, 10 ** (decade + n / 2)) for n in range(6))
+    _, chosen = final_loss(make)
+    assert best / 4 <= chosen <= best * 4
+
+
+def test_a_projection_after_every_step_does_not_move_it_to_nothing():
+    torch.manual_seed(0)
+    inputs = torch.randn(512, 20)
+    classes = (inputs @ torch.randn(20, 3)).argmax(1)
+    model = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 3))
+    base = torch.optim.RMSprop(model.parameters())
+    base.register_step_post_hook(lambda *_: [p.data.clamp_(-0.1, 0.1) for p in model.parameters()])
+    optimizer = SelfTuner(base, model=model, total_steps=300)
+    compute_loss = optimizer.record(lambda x, y: F.cross_entropy(model(x), y))
+    first = F.cross_entropy(model(inputs), classes).item()
+    for _ in range(300):
+        rows = torch.randint(512, (32,))
+        compute_loss(inputs[rows], classes[rows]).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    assert F.cross_entropy(model(inputs), classes).item() < first / 2
