@@ -57,16 +57,18 @@ def draw_race(opt: SelfTuner, losses: tuple[tuple[float, ...], ...], path: Path)
     [info] = opt.races
     drawing = Drawing(330)
     top, bottom = 72.0, 282.0
+    lowest = math.floor(2 * min(map(min, losses))) / 2
     highest = max(map(max, losses))
 
     def place(minibatch: int, loss: float) -> Point:
         x = LEFT + (minibatch - 1) / (info.minibatches - 1) * (RIGHT - LEFT)
-        return x, bottom - loss / highest * (bottom - top)
+        return x, bottom - (loss - lowest) / (highest - lowest) * (bottom - top)
 
     title = f"One race: {len(losses)} arms on the same {info.minibatches} minibatches"
     drawing.text((0, 18), title, bold=True, size=15)
     drawing.text((0, 36), "training loss of each arm", "muted")
-    for loss in range(math.ceil(highest)):
+    for half in range(round(2 * lowest), math.floor(2 * highest) + 1):
+        loss = half / 2
         drawing.line([place(1, loss), place(info.minibatches, loss)], "rule", 1)
         drawing.text((LEFT - 10, place(1, loss)[1] + 5), str(loss), "muted", anchor="end")
     drawing.text((LEFT, bottom + 22), "1st", "muted", anchor="middle")
@@ -74,22 +76,22 @@ def draw_race(opt: SelfTuner, losses: tuple[tuple[float, ...], ...], path: Path)
     ends = []
     for arm, values in enumerate(losses):
         points = [place(number, value) for number, value in enumerate(values, 1)]
-        goes_on = not info.restarted and info.settings[arm]["lr"] == info.rate
-        colour = "warm" if arm in info.dropped else "ours" if goes_on else "other"
-        drawing.line(points, colour, 2.5 if goes_on else 1.8)
+        won = arm == info.winner
+        colour = "ours" if won else "warm"
+        drawing.line(points, colour, 2.5 if won else 1.8)
         if arm in info.dropped:
             drawing.cross(points[-1], colour)
         ends.append((points[-1], colour))
     heights = apart([end[1] for end, _ in ends], 19)
     for arm, ((end, colour), height) in enumerate(zip(ends, heights, strict=True)):
-        fate = "dropped" if arm in info.dropped else "goes on" if colour == "ours" else ""
-        words = f"{info.settings[arm]['lr']:.2g} {'wins' if arm == info.winner else fate}"
+        fate = "wins" if arm == info.winner else "dropped" if arm in info.dropped else "loses"
+        words = f"{info.settings[arm]['lr']:.2g} {fate}"
         drawing.text((end[0] + 12, height + 5), words, colour, bold=colour == "ours")
     drawing.save(path)
 
 
 def draw_rate(opt: SelfTuner, rates: list[float], path: Path) -> None:
-    """The rate over the whole run: race, hold, decay."""
+    """The rate over the whole run: race, warm-up, hold, decay."""
     [info] = opt.races
     drawing = Drawing(220)
     top, bottom = 60.0, 170.0
@@ -108,6 +110,8 @@ def draw_rate(opt: SelfTuner, rates: list[float], path: Path) -> None:
     drawing.line([place(step, rate) for step, rate in after] + [place(STEPS, 0)], "ours", 2.5)
     drawing.text((whole - 8, top + 5), f"{held:.2g}", "muted", anchor="end")
     drawing.text((whole - 8, bottom + 5), "0", "muted", anchor="end")
+    warm_up = place(0.04 * STEPS, 0.35 * held)
+    drawing.text((warm_up[0] + 8, warm_up[1] + 5), "warm-up", "ours")
     middle, last = place(0.4 * STEPS, held), place(0.89 * STEPS, held)
     drawing.text((middle[0], middle[1] + 22), "held: plain steps", "ours", anchor="middle")
     drawing.text((last[0] + 8, last[1] + 5), "decayed", "ours", anchor="middle")
@@ -166,8 +170,8 @@ def draw_accept(path: Path) -> None:
 
 
 def draw_stretches(path: Path) -> None:
-    """The two ideas side by side: steps kept or undone, stretches kept or undone."""
-    drawing = Drawing(330)
+    """The two ideas side by side: single steps, whole stretches."""
+    drawing = Drawing(346)
     drawing.text((0, 18), "Algorithm 2 keeps or undoes single steps", bold=True, size=15)
     at: Point = (14.0, 80.0)
     turns = [-14, 22, -34, 12, -18, 26, -22, 12, -34, 14]
@@ -184,23 +188,24 @@ def draw_stretches(path: Path) -> None:
         at = there
     drawing.text((14, 136), "one setting a step, measured twice on its minibatch", "muted")
 
-    drawing.text((0, 172), "Algorithm 3 keeps or undoes whole stretches", bold=True, size=15)
-    start: Point = (14.0, 240.0)
+    drawing.text((0, 172), "Algorithm 3 compares whole stretches", bold=True, size=15)
+    start: Point = (14.0, 244.0)
     drawing.dot(start, "ink", 4)
-    lengths = [(-46, 80), (-24, 170), (0, 110), (24, 170), (46, 60)]
-    for number, (turn, length) in enumerate(lengths):
-        won = number == 3
+    for turn, length in [(-44, 80), (-22, 120), (0, 190), (22, 190)]:
+        won = turn == 0
         end = (start[0] + 24 + length, start[1] + turn)
         colour = "ours" if won else "warm"
         bend = (start[0] + 24, start[1] + turn)
-        drawing.line([start, bend, end], colour, 2.5 if won else 1.8, "" if won else "4 3")
+        drawing.line([start, bend, end], colour, 1.8, "4 3")
         if won:
-            drawing.line([end, (WIDTH - 14, end[1])], "ours", 2.5)
-            drawing.dot((WIDTH - 14, end[1]), "ours", 4)
-            drawing.text((end[0] + 16, end[1] - 10), "plain steps of your optimizer", "ours")
+            drawing.text((end[0] + 8, end[1] + 5), "wins: the run starts again", "ours")
         else:
             drawing.cross(end, colour)
-    drawing.text((14, 318), "several settings, the same minibatches, one winner", "muted")
+    below = start[1] + 52
+    drawing.line([start, (start[0] + 24, below), (WIDTH - 14, below)], "ours", 2.5)
+    drawing.dot((WIDTH - 14, below), "ours", 4)
+    drawing.text((start[0] + 34, below - 8), "plain steps of your optimizer", "ours")
+    drawing.text((14, 334), "several settings, the same minibatches, one winner", "muted")
     drawing.save(path)
 
 

@@ -55,7 +55,9 @@ def as_html(formula: str) -> str:
         '<span class="formula">w<sub>n</sub> ≤ 1 / (n + 9) e<sup>-d/s</sup></span>'
     """
     text = " ".join(formula.split()).replace(r"\_", "&#95;")
+    text = text.replace(r"\,", " ")
     text = re.sub(r"\\text\{([^}]*)\}", r" \1 ", text)
+    text = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", text)
     text = re.sub(r"\\frac\{([^}]*)\}\{([^}]*)\}", _fraction, text)
     text = re.sub(r"_(?:\{([^}]*)\}|(\w))", r"<sub>\1\2</sub>", text)
     text = re.sub(r"\^(?:\{([^}]*)\}|(\w))", r"<sup>\1\2</sup>", text)

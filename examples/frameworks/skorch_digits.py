@@ -20,7 +20,7 @@ class Net(nn.Module):
 
 
 class TunedClassifier(TunedMixin, NeuralNetClassifier):
-    def make_tuner(self, base):  # left away: a run of any length, without the decay at its end
+    def make_tuner(self, base):  # optional: without it a run of any length, without decay
         return SelfTuner(base, model=self.module_, total_steps=15 * 19)
 
 

@@ -25,7 +25,7 @@ _SWAPPED_IN = (
 )
 # The average remembers about the last tenth of the steps, however many there have been. While the
 # rate decays it remembers fewer and fewer: an average that lags behind the decay is worse than the
-# last weights (docs/decisions/0022-output-and-warm-up.md).
+# last weights (docs/decisions/0022-one-rule.md).
 _MEMORY = 10
 
 

@@ -44,13 +44,13 @@ from annealtune.optim.wrapper import OptimizerWrapper
 class SelfTuner(OptimizerWrapper):
     r"""Find the learning rate of any optimizer inside the run, by races.
 
-    At the first step copies of the run ("arms") start side by side with rates a factor of 4 apart.
-    They make their steps on the same minibatches; an arm that clearly loses is dropped, and after a
-    few per cent of the run the winner is drawn by the Metropolis rule, with the standard error of
-    the paired losses as its temperature. From then on every step is one of the base, bit for bit.
-    With a known length the rate is held and falls to nothing over the last quarter; without one it
-    is held. An average of the weights is kept, for `averaged`. Where `validate` looks at a
-    validation set, the output is the best weights, averaged or last: `best`, `load_best`.
+    At the first step copies of the run ("arms") start side by side with rates half a decade apart.
+    They make their steps on the same minibatches; an arm that clearly loses is dropped, and the one
+    with the lowest loss wins. The run starts again with its rate (half a decade less over bases
+    other than torch's Adams), and from then on every step is one of the base, bit for bit. The rate
+    is warmed up and held; with a known length it decays to zero over the last quarter. An average
+    of the weights is kept, for `averaged`. Where `validate` looks at a validation set, the output
+    is the best weights, averaged or last: `best`, `load_best`.
 
     Args:
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
