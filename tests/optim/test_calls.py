@@ -56,8 +56,8 @@ def calls_of(function):
 CASES = {
     "Algorithm 2, closure": (sgd_sa, by_closure, 3, 117),
     "Algorithm 2, record": (sgd_sa, by_record, 3, 145),
-    "Algorithm 3, in a race of five": (self_tuner, by_record, 3, 445),
-    "Algorithm 3, between races": (self_tuner, by_record, 40, 46),
+    "Algorithm 3, in a race of four": (self_tuner, by_record, 3, 445),
+    "Algorithm 3, between races": (self_tuner, by_record, 40, 53),
 }
 
 
