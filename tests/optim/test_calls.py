@@ -56,8 +56,8 @@ def calls_of(function):
 CASES = {
     "Algorithm 2, closure": (sgd_sa, by_closure, 3, 123),
     "Algorithm 2, record": (sgd_sa, by_record, 3, 151),
-    "Algorithm 3, in a race of five": (self_tuner, by_record, 3, 460),
-    "Algorithm 3, between races": (self_tuner, by_record, 40, 46),
+    "Algorithm 3, in a race of four": (self_tuner, by_record, 3, 460),
+    "Algorithm 3, between races": (self_tuner, by_record, 40, 53),
 }
 
 

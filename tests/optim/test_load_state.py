@@ -31,10 +31,6 @@ def self_tuner(net):
     return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), model=net, total_steps=200)
 
 
-def short_self_tuner(net):
-    return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), model=net, total_steps=150)
-
-
 def embedded(net):
     base = torch.optim.AdamW(net.parameters(), lr=0.01)
     return EmbeddedTuner(base, model=net, strategy="tabu", total_steps=50, average=True)
@@ -52,9 +48,9 @@ def stochastic_sa(net):
 # Optimizers, the step at which the state is taken, and the one at which the receiver stands.
 CASES = {
     "in a race": (self_tuner, 5, 3),
-    "after a race": (short_self_tuner, 25, 20),
-    "from a race": (short_self_tuner, 3, 20),
-    "into a race": (short_self_tuner, 20, 3),
+    "after a race": (self_tuner, 25, 20),
+    "from a race": (self_tuner, 3, 20),
+    "into a race": (self_tuner, 20, 3),
     "before a race": (self_tuner, 5, 0),
     "embedded": (embedded, 5, 3),
     "SGD-SA": (sgd_sa, 5, 3),
@@ -190,9 +186,9 @@ def test_every_damage_everywhere(begun, everything, make_batches, case):
 
 def test_the_cases_are_what_they_are_called(begun):
     for steps, is_racing in ((3, True), (20, False), (25, False)):
-        assert begun(short_self_tuner, steps)[1].is_racing == is_racing
-        assert begun(short_self_tuner, steps, seed=1)[1].is_racing == is_racing
-    assert begun(self_tuner, 7)[1].is_racing
+        assert begun(self_tuner, steps)[1].is_racing == is_racing
+        assert begun(self_tuner, steps, seed=1)[1].is_racing == is_racing
+    assert begun(self_tuner, 5)[1].is_racing
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -218,10 +214,10 @@ def test_a_part_of_the_guard_is_missing(begun, refused):
 
 @pytest.mark.parametrize("steps", [0, 3, 25])
 def test_an_idle_arm_of_another_shape(begun, refused, steps):
-    state = begun(short_self_tuner, 3)[1].state_dict()
+    state = begun(self_tuner, 3)[1].state_dict()
     idle = own(state)["races"]["race"]["arms"]["idle"]
     idle[max(idle)]["weights"][0] = torch.zeros(9)
-    assert "the same weights" in refused(*begun(short_self_tuner, steps, seed=1), state)
+    assert "the same weights" in refused(*begun(self_tuner, steps, seed=1), state)
 
 
 MAKERS = [self_tuner, embedded, sgd_sa, stochastic_sa]

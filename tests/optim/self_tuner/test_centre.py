@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from annealtune import SelfTuner
 from annealtune.optim.trial.centre import known_centre
 
-STEPS = 300
+STEPS = 500
 
 
 class Madam(torch.optim.SGD):
@@ -76,14 +76,14 @@ def final_loss(make, rate=None):
 @pytest.mark.parametrize(
     ("make", "decade"),
     [
-        (torch.optim.RMSprop, -4),
-        (torch.optim.Adagrad, -3),
+        (torch.optim.RMSprop, -3),
+        (torch.optim.Adagrad, -2),
         (functools.partial(torch.optim.SGD, momentum=0.9), -3),
     ],
     ids=["RMSprop", "Adagrad", "SGD with momentum"],
 )
 def test_the_rate_is_within_a_factor_of_four_of_the_best_of_a_grid(make, decade):
-    _, best = min(final_loss(make, 10 ** (decade + n / 2)) for n in range(6))
+    _, best = min(final_loss(make, 10 ** (decade + n / 2)) for n in range(5))
     _, chosen = final_loss(make)
     assert best / 4 <= chosen <= best * 4
 

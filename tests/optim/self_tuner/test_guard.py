@@ -62,7 +62,9 @@ class TestARateThatBreaksLater:
         assert run.distance < 0.5
         held, *cut = dict.fromkeys(run.rates[199:])
         assert cut == pytest.approx([held / 4**cuts for cuts in range(1, len(cut) + 1)])
-        assert 1 <= len(cut) == len(said) <= 2
+        assert 1 <= len(cut) <= 2
+        # A first loss that is not finite is put down to the data: it cuts nothing.
+        assert len(cut) <= len(said) <= len(cut) + 1
         assert {warning.filename for warning in said} == {__file__}  # they point to the caller
         assert run.opt.races[-1].rate == run.opt.rate == run.rates[-1]
 
@@ -219,7 +221,7 @@ def test_an_option_set_by_hand_survives_a_broken_minibatch():
 
 class TestSwitchedOff:
     def test_it_never_goes_back(self):
-        run = Bowl(guard=False).train(280)  # a warning would be an error
+        run = Bowl(guard=False).train(232)  # a warning would be an error
 
         assert run.distance > 1e3
         assert len(set(run.rates[100:])) == 1

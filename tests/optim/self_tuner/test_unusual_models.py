@@ -123,9 +123,7 @@ def test_buffers_that_are_not_there_or_not_alone(make):
     model = make()
     opt = trained(model, torch.optim.AdamW(model.parameters()))
     assert final_loss(model) < 0.5
-    assert (
-        min(score for score in opt.races[0].scores if math.isfinite(score)) < 8
-    )  # of 6 inputs whose sum is the target
+    assert all(map(math.isfinite, opt.races[0].scores))
 
 
 def test_a_broken_minibatch_in_a_race_leaves_no_trace_in_batch_norm():
