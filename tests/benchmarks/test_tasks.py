@@ -172,8 +172,8 @@ class TestCatalogue:
             assert set(names) <= TASKS.keys()
             assert len(set(names)) == len(names)
 
-    def test_half_of_the_long_runs_are_of_sealed_tasks(self):
-        assert len(OPEN.keys() & set(CHEAPEST)) == len(SEALED.keys() & set(CHEAPEST)) == 5
+    def test_long_runs_are_of_sealed_tasks(self):
+        assert set(CHEAPEST) <= SEALED.keys()
 
     def test_the_digest_of_its_name_has_opened_a_task(self):
         def is_even(name):
