@@ -263,7 +263,7 @@ def test_an_embedded_tuner_over_sgd_is_what_sgd_sa_is(begun, bits):
         assert bits(tuner.state_dict()) == bits(state)
 
 
-@pytest.mark.parametrize("make", [short_self_tuner, embedded])
+@pytest.mark.parametrize("make", [self_tuner, embedded])
 @pytest.mark.parametrize("place", [("first.weight",), ("norm.bias",), ("norm.running_var",), ()])
 def test_trained_weights_that_are_damaged(begun, refused, bits, make, place):
     _, giver = begun(make, 25)
