@@ -283,7 +283,7 @@ class Races(Part):
         return ()
 
     def _settled(self, winner: Setting) -> Setting:
-        """Return what is made of the winner: half a decade less over a base that is not Adam.
+        """Return what is made of the winner: half a decade less where the centre is not known.
 
         Such a base diverges at a rate that is a little too large, and often after the race.
         """
