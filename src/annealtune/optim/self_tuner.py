@@ -49,8 +49,8 @@ class SelfTuner(OptimizerWrapper):
     with the lowest loss wins. The run starts again with its rate (half a decade less over bases
     whose usual rates are not known), and from then on every step is one of the base, bit for bit.
     The rate is warmed up and held; with a known length it decays to zero over the last quarter. An
-    average of the weights is kept, for `averaged`. Where `validate` looks at a validation set, the output
-    is the best weights, averaged or last: `best`, `load_best`.
+    average of the weights is kept, for `averaged`. Where `validate` looks at a validation set, the
+    output is the best weights, averaged or last: `best`, `load_best`.
 
     Args:
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
