@@ -20,7 +20,7 @@ from annealtune.errors import ConfigError
 from annealtune.training.config import from_values
 from annealtune.training.describe import describe_run
 
-# 144 steps: the shortest run with a race, three arms for eight steps; an epoch is six.
+# 204 steps: hardly longer than the shortest run with a race, of three arms; an epoch is six.
 RACING = {"method": "self-tuned", "epochs": 34}
 ARMS, LASTING = 3, 8
 MOVE = "annealtune.optim.trial.race:Race._move"
@@ -34,7 +34,7 @@ def racing(complete):
 
 @pytest.fixture
 def racing_flags(tiny_flags):
-    return ["train", *tiny_flags, "--method", "self-tuned", "--epochs", 24]
+    return ["train", *tiny_flags, "--method", "self-tuned", "--epochs", 34]
 
 
 class TestConfig:
@@ -185,7 +185,7 @@ class TestRecords:
         assert race["extra_steps"] == LASTING * (ARMS - 1)
         so_far = records[0]["step"] * (ARMS - 1)  # the race is on at the end of the first epoch
         assert [r["extra_steps"] for r in records] == [so_far] + [race["extra_steps"]] * 23
-        # Held, then down to one step of the last quarter of 144.
+        # Held, then down to one step of the last quarter of 204.
         rates = [record["rate"] for record in records]
         assert rates[1:18] == [race["rate"]] * 17
         assert rates[0] in [setting["lr"] for setting in race["settings"]]
