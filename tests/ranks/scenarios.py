@@ -145,8 +145,6 @@ def disagree(what: str) -> None:
     steps, seed, rates = 300, 0, RATES
     if what == "weights" and rank() == 1:
         net[0].weight.data[0, 0] += 1e-12
-    if what == "seed":
-        seed = rank()
     if what == "H" and rank() == 1:
         rates = grid(lr=[30.0, 10.0, 1.0, 0.11])
     if what == "length":
@@ -157,7 +155,7 @@ def disagree(what: str) -> None:
         seed = rank() if what != "H" else 0
         tuner = SGDSA(net, rates, total_steps=steps, seed=seed)
     else:
-        tuner = make_tuner("self-adamw", net, steps, seed=seed)
+        tuner = make_tuner("self-adamw", net, steps)
     for number, (x, y) in enumerate(minibatches(300, own=False)):
         tuner.step(lambda: F.cross_entropy(net(x), y))
         if what == "drift" and number == 100 and rank() == 1:

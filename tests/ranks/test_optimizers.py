@@ -84,7 +84,6 @@ def test_fsdp_is_ddp(world):
     [
         ("weights", "weights"),
         ("model", "models"),
-        ("seed", "seeds"),
         ("H", "decisions"),
         ("seed of a tuner with H", "decisions"),
         ("length", "decisions"),

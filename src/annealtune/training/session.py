@@ -65,7 +65,8 @@ class Session:
         if self.channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Images of one size in minibatches of one size: the fastest kernels can be looked up once.
-        torch.backends.cudnn.benchmark = self.task.is_image
+        if self.device.type == "cuda":
+            torch.backends.cudnn.benchmark = self.task.is_image
         # Without gradients there is nothing for DDP to exchange.
         self.network = self.model if config.method == "ssa" else world.wrap(self.model)
         if config.compile:
