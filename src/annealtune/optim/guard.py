@@ -197,6 +197,7 @@ class LossGuard(Part):
         self._sign = sign
         self._model = model
         self._is_on = is_on
+        self._given = [_options(group) for group in base.param_groups]  # at the start
         self._options: list[dict[str, Any]] = []  # of the groups, at the last sound look
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self.cuts = 0
@@ -323,8 +324,13 @@ class LossGuard(Part):
         self._doubt = None
         self.average.put_all(self._buffers)
         self._base.state.clear()
-        for group, options in zip(self._base.param_groups, self._options, strict=False):
-            group.update(copy.deepcopy(options))  # some bases count their steps there
+        # Some bases count their steps in the groups: what has moved since the last look starts
+        # again. What somebody has set by hand stays.
+        triples = zip(self._base.param_groups, self._options, self._given, strict=False)
+        for group, seen, given in triples:
+            for key, value in _options(group).items():
+                if key not in seen or not _are_same(value, seen[key]):
+                    group.pop(key) if key not in given else group.update({key: given[key]})
         self._watch.start_again()
         self._history.say(
             step,
@@ -376,6 +382,12 @@ class LossGuard(Part):
     def way_back(self) -> Callable[[], None]:
         """Return a function that makes it what it is now, watch and average too."""
         return way_back_of(self, self._watch, self.average)
+
+
+def _are_same(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return bool(one == other)
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:
