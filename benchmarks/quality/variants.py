@@ -33,7 +33,7 @@ CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
     "above": ("_ABOVE", (races,)),
     "most-races": ("_MOST_RACES", (races,)),
     "clearly": ("_CLEARLY", (rules,)),
-    "least-window": ("_LEAST_WINDOW", (rules,)),
+    "least-window": ("LEAST_WINDOW", (rules,)),
     "outlier": ("_OUTLIER", (rules,)),
     "learnt": ("_LEARNT", (rules,)),
     "longest": ("_LONGEST", (rules,)),
@@ -85,18 +85,9 @@ def _corrected(correct: Callable[[Race, int, Outcome], Outcome]) -> Patch:
     return mock.patch.object(Race, "verdict", corrected)
 
 
-def _steadier(_: float) -> Patch:
-    """Keep the incumbent where a smaller rate has won that is not clearly better."""
-
-    def correct(race: Race, incumbent: int, outcome: Outcome) -> Outcome:
-        own, winner = (rate_of(race.settings[arm]) for arm in (incumbent, outcome.winner))
-        if winner >= own or incumbent not in race.standings.live:
-            return outcome
-        if race.standings.difference(incumbent, outcome.winner).is_clear:
-            return outcome
-        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
-
-    return _corrected(correct)
+def _cautious(_: float) -> Patch:
+    """Let a smaller rate than the incumbent's win although it is not clearly better."""
+    return mock.patch.object(Races, "_cautious", lambda _, __, outcome: outcome)
 
 
 def _safer(_: float) -> Patch:
@@ -119,7 +110,7 @@ def _safer(_: float) -> Patch:
 def _excess(race: Race, arm: int, other: int) -> float:
     """Return by how much an arm was worse in the second half of what both have."""
     pairs = list(zip(race.standings.losses[arm], race.standings.losses[other], strict=False))
-    pairs = pairs[-max(rules._LEAST_WINDOW, len(pairs) // 2) :]
+    pairs = pairs[-max(rules.LEAST_WINDOW, len(pairs) // 2) :]
     return statistics.fmean(own - its for own, its in pairs) if pairs else math.nan
 
 
@@ -136,26 +127,21 @@ def _belief(share: float) -> Patch:
 
 
 def _further(_: float) -> Patch:
-    """Hold no race below the lowest rate, even if that one has won."""
+    """Hold no race below the lowest rate, even if that one does harm."""
     further = Races._further
 
-    def only_above(self: Races, race: Race, winner: Setting) -> tuple[Setting, ...]:
-        arms = further(self, race, winner)
-        return () if arms and rate_of(arms[0]) < rate_of(winner) else arms
+    def only_above(self: Races, race: Race, arm: int) -> tuple[Setting, ...]:
+        arms = further(self, race, arm)
+        return () if arms and rate_of(arms[0]) < rate_of(race.settings[arm]) else arms
 
     return mock.patch.object(Races, "_further", only_above)
-
-
-def _doubt(_: float) -> Patch:
-    """Take a winner below the first race's arms as it is."""
-    return mock.patch.object(Races, "_settled", lambda _, winner: winner)
 
 
 def _stay(count: float) -> Patch:
     """Let this many arms stay to the end of a race; of clear losers the worst is dropped first."""
 
     def drop_losers(self: Standings) -> None:
-        if self.minibatches < rules._LEAST_WINDOW:
+        if self.minibatches < rules.LEAST_WINDOW:
             return
         leader = self.leader
         for arm in sorted(self.live, key=self.score, reverse=True):
@@ -171,13 +157,13 @@ def _linear(_: float) -> Patch:
     hold, share_left = SelfTuner._hold, held_setting.share_left
     ends = 0.0  # the warm-up; 0 where the decay is as usual
 
-    def noted(self: SelfTuner, setting: Setting | None) -> None:
+    def noted(self: SelfTuner, setting: Setting | None, first: int) -> None:
         nonlocal ends
         if setting is not None:
             tried = [rate_of(arm) for info in self.races for arm in info.settings]
             is_highest = bool(tried) and rate_of(setting) > 0.99 * max(tried)
-            ends = self.steps + 1 + self._held.warm_up if is_highest else 0.0
-        hold(self, setting)
+            ends = first + self._held.warm_up if is_highest else 0.0
+        hold(self, setting, first)
 
     def left(step: int, total_steps: int | None) -> float:
         if not ends or total_steps is None:
@@ -208,11 +194,10 @@ def _ending(_: float) -> Patch:
 # Rules: what they are without one that the library has, or with one that it has not.
 RULES: dict[str, tuple[Callable[[float], Patch], float | None]] = {
     "draw": (_draw, 1),
-    "steadier": (_steadier, 1),
+    "cautious": (_cautious, 0),
     "safer": (_safer, 1),
     "belief": (_belief, None),
     "further": (_further, 0),
-    "doubt": (_doubt, 0),
     "stay": (_stay, None),
     "linear": (_linear, 1),
     "guard": (_guard, 0),

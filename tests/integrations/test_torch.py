@@ -212,4 +212,4 @@ def test_a_hook_that_is_removed_clips_no_more(task):
         tuner.zero_grad()
         made = len(calls)
         handle.remove()
-    assert made == len(calls) == 2  # of three arms; the first one's gradient is the loop's
+    assert made == len(calls) == 3  # of four arms; the first one's gradient is the loop's

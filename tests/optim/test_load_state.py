@@ -47,11 +47,11 @@ def stochastic_sa(net):
 
 # Optimizers, the step at which the state is taken, and the one at which the receiver stands.
 CASES = {
-    "in a race": (self_tuner, 5, 3),
+    "in a race": (self_tuner, 3, 2),
     "after a race": (self_tuner, 25, 20),
     "from a race": (self_tuner, 3, 20),
     "into a race": (self_tuner, 20, 3),
-    "before a race": (self_tuner, 5, 0),
+    "before a race": (self_tuner, 3, 0),
     "embedded": (embedded, 5, 3),
     "SGD-SA": (sgd_sa, 5, 3),
     "stochastic SA": (stochastic_sa, 5, 3),
@@ -188,7 +188,6 @@ def test_the_cases_are_what_they_are_called(begun):
     for steps, is_racing in ((3, True), (20, False), (25, False)):
         assert begun(self_tuner, steps)[1].is_racing == is_racing
         assert begun(self_tuner, steps, seed=1)[1].is_racing == is_racing
-    assert begun(self_tuner, 5)[1].is_racing
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
 # ... over at least this many minibatches.
-_LEAST_WINDOW = 4
+LEAST_WINDOW = 4
 # A single difference counts at most this many times the median one, so that an arm that explodes
 # is not saved by its own deviation.
 _OUTLIER = 3.0
@@ -175,7 +175,7 @@ class Standings:
 
     def drop_losers(self) -> None:
         """Drop the arms that are clearly worse than the leader."""
-        if self.minibatches < _LEAST_WINDOW:
+        if self.minibatches < LEAST_WINDOW:
             return
         leader = self.leader
         for arm in list(self.live):
@@ -196,9 +196,9 @@ class Standings:
     def _rise(self, arm: int) -> Difference | None:
         """Return by how much the loss of an arm has risen, None if it is too early to tell."""
         losses = self.losses[arm]
-        if len(losses) < _LEAST_WINDOW:
+        if len(losses) < LEAST_WINDOW:
             return None
-        early = min(_LEAST_WINDOW, len(losses) // 2)
+        early = min(LEAST_WINDOW, len(losses) // 2)
         first, last = losses[:early], losses[early:][-self._window() :]
         squares = (statistics.variance(part) / len(part) for part in (first, last))
         mean = statistics.fmean(last) - statistics.fmean(first)
@@ -240,7 +240,7 @@ class Standings:
         return Outcome(winner, "the best of those that stayed")
 
     def _window(self) -> int:
-        return max(_LEAST_WINDOW, self.minibatches // 2)
+        return max(LEAST_WINDOW, self.minibatches // 2)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

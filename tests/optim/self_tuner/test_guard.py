@@ -24,7 +24,7 @@ class Bowl:
 
     def __init__(self, way="record", steep=10.0, **options):
         self.weight = nn.Parameter(torch.tensor([3.0, -2.0]))
-        self.opt = SelfTuner(torch.optim.SGD([self.weight], lr=0.1), around=0.03, **options)
+        self.opt = SelfTuner(torch.optim.SGD([self.weight], lr=0.1), around=0.1, **options)
         self.rates, self.doubtful = [], []
         self._steep, self._recorded = steep, way == "record"
         self._targets = 0.1 * torch.randn(600, 2, generator=torch.Generator().manual_seed(0))

@@ -98,7 +98,7 @@ def evaluations_of_the_race():
 
 
 def test_every_evaluation_of_a_race_can_be_interrupted(evaluations_of_the_race):
-    assert len(evaluations_of_the_race) > 30
+    assert len(evaluations_of_the_race) > 10
     for place in range(1, len(evaluations_of_the_race) + 1, 4):
         loop = Loop(neighborhood={"lr": RATES})
         loop.interrupt_at = place
@@ -205,7 +205,7 @@ def check_every_line(after, *, stride):
             loop.step()
 
 
-@pytest.mark.parametrize("after", [1, 6])
+@pytest.mark.parametrize("after", [1, 2])
 def test_no_line_leaves_an_arm_mixed_up(after):
     check_every_line(after, stride=61)
 

@@ -44,7 +44,7 @@ def race_by_hand(runs, batches, loss_of):
     allowed, extra = rules.allowance(None), 0
 
     def window(arm):
-        return losses[arm][-max(rules._LEAST_WINDOW, count // 2) :]
+        return losses[arm][-max(rules.LEAST_WINDOW, count // 2) :]
 
     for count, (x, y) in enumerate(batches, start=1):
         start = torch.get_rng_state()
@@ -60,7 +60,7 @@ def race_by_hand(runs, batches, loss_of):
         leader = min(live, key=lambda arm: statistics.fmean(window(arm)))
         for arm in sorted(live, key=lambda arm: -statistics.fmean(window(arm))):
             mean, error = paired(window(arm), window(leader)) if count > 1 else (0.0, 1.0)
-            may_go = count >= rules._LEAST_WINDOW and arm != leader
+            may_go = count >= rules.LEAST_WINDOW and arm != leader
             if may_go and mean > 0 and mean > rules._CLEARLY * error:
                 live.remove(arm)
                 dropped[arm] = count

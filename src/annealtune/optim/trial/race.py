@@ -12,7 +12,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import PATIENCE, Allowance, Outcome, Standings, can_be_summed
+from annealtune.annealing.race import (
+    LEAST_WINDOW,
+    PATIENCE,
+    Allowance,
+    Outcome,
+    Standings,
+    can_be_summed,
+)
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.grad_scaler import active_scaler
@@ -150,8 +157,10 @@ class Race:
     def is_over(self) -> bool:
         """Whether it is time for the verdict."""
         live = len(self.standings.live)
-        if live == 1 or self.all_broke:
+        if self.all_broke:
             return True
+        if live == 1:  # one that is left because the others broke may break too
+            return self.standings.minibatches >= LEAST_WINDOW
         is_spent = self.extra_steps + live - 1 > self._allowance.extra_steps
         if is_spent and self._objective is None and not self.standings.has_learnt:
             # On a plateau it is too early to judge.

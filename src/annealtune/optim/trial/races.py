@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.race import Allowance, allowance
+from annealtune.annealing.race import Allowance, Outcome, allowance
 from annealtune.annealing.race_info import RaceInfo, numbered
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.evaluation.guards import Buffers, rewound
@@ -133,7 +133,7 @@ class Races(Part):
 
     def _finish(self, race: Race, step: int) -> Setting | None:
         """Judge the race; go on from the winner, start again at its rate, or race on beyond it."""
-        outcome = race.verdict(self._incumbent(race))
+        outcome = self._cautious(race, race.verdict(self._incumbent(race)))
         winner = race.settings[outcome.winner]
         self._ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
@@ -265,6 +265,22 @@ class Races(Part):
         rate = before[-1].rate if before else self._centre
         distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
+
+    def _cautious(self, race: Race, outcome: Outcome) -> Outcome:
+        """Keep the incumbent where a smaller rate has won that is not clearly better.
+
+        In noise any arm can win, and a rate that is too small learns nothing.
+        """
+        incumbent, by_losses = self._incumbent(race), self._plan.objective is None
+        rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
+        if self._plan.neighborhood is not None or not by_losses or rates[0] >= rates[1]:
+            return outcome
+        standings = race.standings
+        if incumbent not in standings.live:
+            return outcome
+        if standings.difference(incumbent, outcome.winner).is_clear:
+            return outcome
+        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
         """Return the arms of a further race if nothing beyond the winner was tried yet.
