@@ -38,5 +38,5 @@ def test_they_say_something():
         assert verdicts == ({True} if name in accepts_all else {True, False}), name
     contents = [file_of(name).read_text() for name in METHODS]
     assert len(set(contents)) == len(contents)
-    assert len(golden("self-tuner")) == len(golden("self-tuner-sgd")) == 2
+    assert all(len(golden(name)) >= 1 for name in RACES)
     assert all(race["dropped"] for name in RACES for race in golden(name))

@@ -74,11 +74,13 @@ class TunedMixin:
         """Load as the net would: weights that are loaded are predicted with and trained from.
 
         Those of the module alone take the place of the average until there is a step. With the
-        state of the optimizer its average is loaded too, and predicted with.
+        state of the optimizer its best weights are loaded too, or its average, and predicted with.
         """
         if hasattr(self, "optimizer_"):
             self.optimizer_.eval()  # what is written from here on is kept
         super().load_params(*args, **kwargs)  # type: ignore[misc]
+        if kwargs.get("f_optimizer") is not None and self.optimizer_.looks:
+            self.optimizer_._finish()
 
     def _compute(self, inputs: Any, labels: Any, fit_params: dict[str, Any]) -> tuple[Tensor, Any]:
         net: Any = self

@@ -21,7 +21,8 @@ def test_small_batches_end_near_plain_adamw(base, batch):
     for seed in range(3):
         run = train(base, steps=300, batch=batch, seed=seed)
         assert run.moved
-        assert run.last < 0.75 * run.first, f"seed {seed} stalls at {run.last}"
+        bound = 0.85 if base is sgd else 0.75  # over SGD half a decade less than what won is taken
+        assert run.last < bound * run.first, f"seed {seed} stalls at {run.last}"
         ratios.append(run.last / plain_adamw(batch, seed))
 
     assert np.exp(np.mean(np.log(ratios))) < 1.5
