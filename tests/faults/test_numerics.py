@@ -130,7 +130,7 @@ def check_self_tuned(seed):
             if goes_back:  # by the guard or the end of a race, and says so
                 event = optimizer.history.events[-1]
                 assert event.step == optimizer.steps - 1
-                assert "back to the last safe weights" in event.text or "race" in event.text
+                assert "back to the averaged weights" in event.text or "race" in event.text
     assert net.are_finite(), f"the end of {net}, {optimizer!r}"
     if optimizer.averages:
         with optimizer.averaged():
@@ -270,7 +270,7 @@ class TestBrokenWeightsBehindAFiniteLoss:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             train()
-        assert sum("back to the last safe" in str(w.message) for w in said) == 1
+        assert sum("back to the averaged" in str(w.message) for w in said) == 1
         assert model.weight.isfinite().all()
         with optimizer.averaged():
             assert model.weight.isfinite().all()
@@ -284,7 +284,7 @@ class TestBrokenWeightsBehindAFiniteLoss:
             for _ in range(300):
                 optimizer.step(lambda: (weight - 3).square().sum())
 
-        with pytest.warns(UserWarning, match="back to the last safe weights"):
+        with pytest.warns(UserWarning, match="back to the averaged weights"):
             train()
         assert weight.isfinite().all()
         assert optimizer.history.events[-1].step == 299

@@ -27,15 +27,17 @@ def by_hand(session, steps):
             if step % EVERY == 0:
                 taken += 1
                 present = [w.detach().clone() for w in weights]
-                share = 10 / (taken + 9)
+                left = min(1.0, (steps - step) / (steps / 4))
+                share = min(1.0, 10 / (taken + 9) / left)
                 means = present if means is None else means
                 torch._foreach_lerp_(means, present, share)
-            rates.append(0.01 * min(1.0, (steps - step) / (steps / 4)))
+            warmed = min(1.0, (step + 1) / round(0.05 * steps))
+            rates.append(0.01 * (warmed * min(1.0, (steps - step) / (steps / 4))))
             optimizer.param_groups[0]["lr"] = rates[-1]
             optimizer.zero_grad()
             F.cross_entropy(model(inputs), labels).backward()
             optimizer.step()
-    return rates, means
+    return rates, [w.detach().clone() for w in weights]  # the decay is over
 
 
 def test_it_is_adamw_held_decayed_and_averaged(session, complete):

@@ -63,9 +63,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     start = RandomState.capture()
     rate = _FIRST_TRY
     parameters = parameters_of(base)
-    # The arms go far above the centre, and torch refuses what the weights' kind cannot hold.
-    highest = (torch.finfo(p.dtype).max for p in parameters if p.dtype.is_floating_point)
-    possible = min(highest, default=math.inf) / _FARTHEST**0.5
+    possible = highest_rate(base) / _FARTHEST**0.5  # the arms go far above the centre
     origin = [p.clone() for p in parameters]
     for _ in range(_TRIES):
         before.take(gradients=True)
@@ -88,6 +86,12 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
             wanted = _FARTHEST if change == 0 else 1 / _FARTHEST
         rate = min(rate * min(max(wanted, 1 / _FARTHEST), _FARTHEST), possible)
     return rate if rate < _LARGEST else _FIRST_TRY  # nothing moves the weights
+
+
+def highest_rate(base: Optimizer) -> float:
+    """Return the highest rate that torch takes: what the weights' kind cannot hold it refuses."""
+    kinds = (p.dtype for p in parameters_of(base) if p.dtype.is_floating_point)
+    return min((torch.finfo(kind).max for kind in kinds), default=math.inf)
 
 
 def _square(tensor: Tensor) -> float:

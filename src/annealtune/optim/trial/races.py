@@ -30,7 +30,7 @@ from annealtune.optim.parameters import (
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.trial.arm_rates import SPACING, present, rate_of, spaced
-from annealtune.optim.trial.centre import known_centre, relative_centre
+from annealtune.optim.trial.centre import highest_rate, known_centre, relative_centre
 from annealtune.optim.trial.lanes import Lanes
 from annealtune.optim.trial.race import MOST_SPOILT, Race
 from annealtune.optim.trial.run_state import check_state
@@ -295,7 +295,8 @@ class Races(Part):
         if winner == min(rates) and race.standings.does_harm(arm):
             return spaced(winner, -_BEYOND, 0)
         if winner == max(rates) and self._is_relative:
-            return spaced(winner, 0, _BEYOND)
+            arms = spaced(winner, 0, _BEYOND)
+            return arms if rate_of(arms[-1]) <= highest_rate(self._base) else ()
         return ()
 
     def _settled(self, winner: Setting) -> Setting:
