@@ -56,4 +56,4 @@ for _ in range(EPOCHS):
 with torch.no_grad():
     accuracy = (model.eval()(x[1437:]).argmax(1) == y[1437:]).double().mean().item()
 print(f"{len(opt.neighborhood)} settings of {', '.join(opt.neighborhood.options)}")
-print(f"test accuracy {accuracy:.1%} after {opt.summary().total.tried} moves")
+print(f"test accuracy {accuracy:.1%} after {opt.moves.total.tried} moves")

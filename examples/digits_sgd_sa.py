@@ -36,4 +36,4 @@ with torch.no_grad():
     x, y = test[:]
     accuracy = (model(x).argmax(1) == y).double().mean().item()
 print(opt.summary())
-print(f"test accuracy {accuracy:.1%} after {opt.summary().total.tried} moves")
+print(f"test accuracy {accuracy:.1%} after {opt.moves.total.tried} moves")

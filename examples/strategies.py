@@ -28,7 +28,7 @@ def accuracy_of(strategy: str) -> tuple[float, float]:
         opt.cool()
     with torch.no_grad():
         accuracy = (model(test_x).argmax(1) == test_y).double().mean().item()
-    return accuracy, opt.summary().total.acceptance_rate
+    return accuracy, opt.moves.total.acceptance_rate
 
 
 print("strategy               test accuracy  accepted")

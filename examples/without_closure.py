@@ -23,7 +23,7 @@ for x, y in DataLoader(digits, batch_size=64, shuffle=True):
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     opt.step(loss=loss, probe=lambda: loss_fn(model(x), y))
-print(f"clipped: {opt.summary().total.tried} moves, {opt.summary().total.accepted} accepted")
+print(f"clipped: {opt.moves.total.tried} moves, {opt.moves.total.accepted} accepted")
 
 # Four minibatches make one step: the loss of the accept test is theirs together.
 waiting = []
@@ -43,4 +43,4 @@ for minibatch in DataLoader(digits, batch_size=16, shuffle=True, drop_last=True)
     verdict = opt.resolve(new_total)
     waiting.clear()
 print(f"the last move was {setting}, worsening {verdict.worsening:.4f}")
-print(f"accumulated: {opt.summary().total.tried} moves, {opt.summary().total.accepted} accepted")
+print(f"accumulated: {opt.moves.total.tried} moves, {opt.moves.total.accepted} accepted")

@@ -32,4 +32,4 @@ for _ in range(EPOCHS):
 after = error(test_inputs, test_targets)
 
 print(opt.summary())
-print(f"test error {before:.1%} before, {after:.1%} after {opt.summary().total.tried} moves")
+print(f"test error {before:.1%} before, {after:.1%} after {opt.moves.total.tried} moves")

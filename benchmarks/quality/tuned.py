@@ -96,7 +96,7 @@ class TunedRun:
 
     def finish(self, minibatches: int) -> Record:
         """Go on to the end; return what came of it."""
-        rate = self.tuner.races[-1].rate if self.tuner.races else self.tuner.rate
+        rate = self.tuner.races[-1].rate if self.tuner.races else self.tuner.lr
         looks = Looks(self.gradients, minibatches)
         with contextlib.suppress(NonFiniteLossError):
             while self.tuner.steps < minibatches:

@@ -258,7 +258,7 @@ def cosine(lowest: float = 0.0) -> Callable[[float], float]:
 def chosen_rate(optimizer: Optimizer) -> float:
     """Return the rate that a method has found or was given, before its schedule."""
     if isinstance(optimizer, SelfTuner):
-        return optimizer.races[-1].rate if optimizer.races else optimizer.rate
+        return optimizer.races[-1].rate if optimizer.races else optimizer.lr
     return float(optimizer.param_groups[0].get("d", optimizer.defaults["lr"]))  # d: Prodigy's
 
 

@@ -47,7 +47,7 @@ def self_tuned() -> tuple[SelfTuner, tuple[tuple[float, ...], ...], list[float]]
         compute_loss(task.minibatch()).backward()
         opt.step()
         opt.zero_grad()
-        rates.append(opt.rate)
+        rates.append(opt.lr)
     [race] = opt.races
     return opt, race.losses, rates
 

@@ -86,7 +86,7 @@ class TestRuns:
             with variants.applied(variant):
                 begun = TunedRun(Line(Sources(), length_factor=5), "adamw", LENGTH)
                 begun.race()
-                rates[variant] = begun.tuner.rate
+                rates[variant] = begun.tuner.lr
                 chosen = begun.tuner.races[-1].rate
         assert rates == pytest.approx({"": chosen / 30, "warm-up=0": chosen})
 
@@ -99,7 +99,7 @@ class TestRuns:
                 while begun.tuner.steps < LENGTH // 2:
                     begun.step()
                 left = (LENGTH - LENGTH // 2) / (LENGTH - ends) if is_linear else 1.0
-                assert begun.tuner.rate == pytest.approx(left * begun.tuner.races[-1].rate)
+                assert begun.tuner.lr == pytest.approx(left * begun.tuner.races[-1].rate)
 
     def test_without_a_guard_a_run_that_breaks_is_lost(self):
         record = tuned(Breaking, "guard=0")  # and no warning is given

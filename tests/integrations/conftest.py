@@ -102,9 +102,9 @@ class Task:
         if isinstance(tuner, SelfTuner):
             races = [str(info.to_dict()) for info in tuner.races]
             assert races  # else the test would compare nothing
-            decisions: Any = (races, tuner.rate, tuner.extra_steps, tuner.history.events)
+            decisions: Any = (races, tuner.lr, tuner.extra_steps, tuner.history.events)
         else:
-            total = tuner.summary().total
+            total = tuner.moves.total
             assert 0.2 * total.tried < total.accepted < 0.9 * total.tried
             decisions = (tuner.summary(), tuner.last_step, tuner.temperature)
         weights = {name: value.clone() for name, value in net.state_dict().items()}

@@ -97,7 +97,7 @@ def test_without_accumulation_a_closure_will_do(task):
     model, optimizer, loader = accelerator.prepare(net, tuner, task.loader())
     for x, y in loader:
         optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
-    assert tuner.summary().total.tried == len(loader)
+    assert tuner.moves.total.tried == len(loader)
 
 
 def test_a_scheduler_is_refused(task, kind):

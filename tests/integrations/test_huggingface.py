@@ -166,7 +166,7 @@ def test_rates_are_logged(task, brief_kind, counted, tmp_path, seeded):
     assert last["learning_rate"] == tuner.param_groups[0]["lr"]
     if brief_kind == "embedded":
         assert sum(line["annealtune_accepted"] for line in seen.logs) == (
-            tuner.summary().total.accepted
+            tuner.moves.total.accepted
         )
     else:
         assert seen.logs[0]["annealtune_races"] == 0
@@ -297,7 +297,7 @@ def test_the_trainers_own_optimizer_becomes_the_base(task, counted, tmp_path):
     assert tuner.total_steps == task.steps
     assert len(tuner.races) > 0
     assert [group["weight_decay"] for group in tuner.param_groups] == [0.1, 0.0]
-    assert tuner.rate < 1e-2  # not 123
+    assert tuner.lr < 1e-2  # not 123
 
 
 def test_label_smoothing(task, tmp_path):
@@ -309,7 +309,7 @@ def test_label_smoothing(task, tmp_path):
     trainer = Trainer(model=model, args=args, train_dataset=data, optimizers=(tuner, None))
     tune(trainer)
     trainer.train()
-    assert tuner.summary().total.tried == 4
+    assert tuner.moves.total.tried == 4
 
 
 def bert(**options):

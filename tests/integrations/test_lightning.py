@@ -451,7 +451,7 @@ def test_what_is_logged(task, counted):
             assert lines[0]["annealtune/races"] == 0
         else:
             accepted = sum(line["annealtune/accepted"] for line in lines)
-            assert accepted == tuner.summary().total.accepted
+            assert accepted == tuner.moves.total.accepted
 
 
 def test_a_training_step_without_a_loss_is_skipped(task, counted):
@@ -464,7 +464,7 @@ def test_a_training_step_without_a_loss_is_skipped(task, counted):
 
     module = Skipping(task, "embedded", counted)
     trainer = fit(module, task)
-    assert trainer.optimizers[0].summary().total.tried == task.steps * 4 // 5
+    assert trainer.optimizers[0].moves.total.tried == task.steps * 4 // 5
 
 
 @pytest.mark.slow

@@ -48,7 +48,7 @@ def test_what_a_logger_is_told() -> None:
     races = [(step, values) for kind, step, values in told if kind == "race"]
     epochs = [(step, values["accuracy"]) for kind, step, values in told if kind == "epoch"]
     assert [step for step, _ in steps] == list(range(10, STEPS + 1, 10))
-    assert steps[-1][1] == opt.measures()
+    assert steps[-1][1] == opt.metrics()
     [race] = opt.races
     assert [step for step, _ in races] == [race.step + race.minibatches]
     assert races[0][1] == {**race.to_dict(), "text": race.table()}
@@ -91,7 +91,7 @@ def test_tensorboard(tmp_path) -> None:
     events = EventAccumulator(str(tmp_path)).Reload()
     rates = events.Scalars(RATE)
     assert [event.step for event in rates] == list(range(1, STEPS + 1))
-    assert math.isclose(rates[-1].value, opt.rate, rel_tol=1e-6)
+    assert math.isclose(rates[-1].value, opt.lr, rel_tol=1e-6)
     [race] = events.Scalars("annealtune/race/rate")
     assert math.isclose(race.value, opt.races[0].rate, rel_tol=1e-6)
     assert [event.value for event in events.Scalars("epoch/accuracy")] == EPOCHS
@@ -120,7 +120,7 @@ def test_weights_and_biases_offline(tmp_path, monkeypatch) -> None:
         summary |= values(record.summary.update)
     rates = {line["annealtune/step"]: line["annealtune/rate"] for line in lines if RATE in line}
     assert list(rates) == list(range(10, STEPS + 1, 10))
-    assert math.isclose(rates[STEPS], opt.rate)
+    assert math.isclose(rates[STEPS], opt.lr)
     assert [line["epoch/accuracy"] for line in lines if "epoch/accuracy" in line] == EPOCHS
     [race] = [line for line in lines if "annealtune/race/rate" in line]
     assert math.isclose(race["annealtune/race/rate"], opt.races[0].rate)
@@ -169,7 +169,7 @@ def test_mlflow(tmp_path, monkeypatch, store) -> None:
         rates = client.get_metric_history(run.info.run_id, RATE)
         epochs = client.get_metric_history(run.info.run_id, "epoch/accuracy")
     assert [metric.step for metric in rates] == list(range(10, STEPS + 1, 10))
-    assert math.isclose(rates[-1].value, opt.rate)
+    assert math.isclose(rates[-1].value, opt.lr)
     assert [metric.value for metric in epochs] == EPOCHS
     assert [path.read_text() for path in tmp_path.rglob("race-*.txt")] == [opt.races[0].table()]
 

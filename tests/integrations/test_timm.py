@@ -123,10 +123,10 @@ def test_a_base_with_layer_decay(timm, name):
     assert len(opt.races) > 0
     assert not opt.is_racing
     for layer, rate in rates_by_layer(net, opt).items():
-        assert math.isclose(rate, opt.rate * SCALES[layer]), layer
+        assert math.isclose(rate, opt.lr * SCALES[layer]), layer
     other = copy.deepcopy(net)
     bare = timm.optim.create_optimizer_v2(
-        other, opt=name, lr=opt.rate, weight_decay=0.01, layer_decay=0.5
+        other, opt=name, lr=opt.lr, weight_decay=0.01, layer_decay=0.5
     )
     bare.load_state_dict(copy.deepcopy(opt.base.state_dict()))
     more = train(net, opt, batches[80:120])
@@ -154,7 +154,7 @@ def test_an_h_over_a_base_with_layer_decay(timm, name):
     rates = grid(lr=[1.0, 0.3, 0.01])
     opt = EmbeddedTuner(base, model=net, neighborhood=rates, temperature=0.0)
     train(net, opt, minibatches(STEPS))
-    total = opt.summary().total
+    total = opt.moves.total
     assert 0.1 * total.tried < total.accepted < 0.9 * total.tried
     for layer, rate in rates_by_layer(net, opt).items():
         assert math.isclose(rate, opt.last_step.setting["lr"] * SCALES[layer])
@@ -177,7 +177,7 @@ def test_every_optimizer_that_needs_no_other_device(timm):
             train(net, opt, minibatches(60))
             assert len(opt.races) > 0, name
             for layer, rate in rates_by_layer(net, opt).items():
-                assert math.isclose(rate, opt.rate * SCALES[layer]), name
+                assert math.isclose(rate, opt.lr * SCALES[layer]), name
     assert len(left_out) == 15
     assert len(timm.optim.list_optimizers()) == 98
 

@@ -116,7 +116,7 @@ def test_inductor_compiles_once(task, kind, graphs, tmp_path, monkeypatch):
     if kind == "embedded":
         assert str(tuner.summary()) == str(plain.decisions[0])
     else:
-        assert (tuner.rate, tuner.extra_steps) == plain.decisions[1:3]
+        assert (tuner.lr, tuner.extra_steps) == plain.decisions[1:3]
     # The gradient of a bias before BatchNorm is rounding alone, of which AdamW makes whole steps.
     free = {"0.bias", "1.running_mean"} if kind == "self-tuned" else set()
     for name in plain.weights.keys() - free:

@@ -504,7 +504,7 @@ def test_of_a_step(case, net, loss_of, bits):
         act(optimizer, net, loss_of)
     check(raised, error, parts)
     assert bits(list(net.parameters())) == before
-    assert optimizer.summary().total.tried == 0
+    assert optimizer.moves.total.tried == 0
     optimizer.step(loss_of)  # and it goes on
     assert optimizer.last_step.step == 0
 

@@ -76,7 +76,7 @@ def test_a_step_reads_once(preset, way, lists):
         for x, y in BATCHES[3:]:
             step(x, y)
     assert reads.count + len(lists) == len(BATCHES[3:])
-    assert 0 < opt.summary().total.accepted < opt.summary().total.tried
+    assert 0 < opt.moves.total.accepted < opt.moves.total.tried
 
 
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])

@@ -50,7 +50,7 @@ def test_one_setting_always_accepted_is_the_plain_optimizer(
         tuner.step(lambda x=x, y=y: F.cross_entropy(tuned(x), y))
 
     assert picture(tuned, tuner) == expected
-    assert tuner.summary().total.accepted == steps
+    assert tuner.moves.total.accepted == steps
 
 
 def algorithm_2(model, batches, rates, temperature, factor, epochs, seed):
@@ -238,7 +238,7 @@ def test_greedy_steps_never_raise_the_loss_of_their_minibatch(net, batch):
     tuner = SGDSA(net, grid(lr=[8.0, 1.0, 0.1]), temperature=0.0)
     losses = [tuner.step(lambda: F.cross_entropy(net(x), y)).item() for _ in range(60)]
     assert losses == sorted(losses, reverse=True)
-    assert tuner.summary().total.accepted < 60
+    assert tuner.moves.total.accepted < 60
     assert losses[-1] < 0.5 * losses[0]
 
 
@@ -261,7 +261,7 @@ def test_broken_points_are_not_measured_by_the_automatic_temperature(net, loss_o
     tuner = SGDSA(net, grid(lr=[1e30, 0.1]), total_steps=200)
     for _ in range(80):
         tuner.step(loss_of)
-    summary = tuner.summary().settings
+    summary = tuner.moves.settings
     assert summary[tuner.neighborhood[0]].tried > 20
     assert summary[tuner.neighborhood[0]].accepted == 0
     assert math.isfinite(tuner.temperature)
@@ -284,7 +284,7 @@ def test_a_broken_current_point_is_an_error_with_history(way, broken, net, batch
     assert "step 3" in message
     assert f"{last.setting} accepted, loss {last.loss:.6g} -> {last.new_loss:.6g}" in message
     assert bits(list(net.parameters())) == weights
-    assert tuner.summary().total.tried == 3
+    assert tuner.moves.total.tried == 3
 
     net.norm.reset_running_stats()
     way(tuner, net, x, y)
@@ -345,7 +345,7 @@ def test_a_rate_that_is_a_tensor_stays_that_tensor(net, loss_of):
         info = tuner.last_step
         assert base.param_groups[0]["lr"] is rate
         assert rate.item() == (info.setting["lr"] if info.accepted else before)
-    assert 0 < tuner.summary().total.accepted < 20
+    assert 0 < tuner.moves.total.accepted < 20
 
 
 def test_without_a_neighborhood_rates_lie_around_that_of_the_base(net):

@@ -105,7 +105,7 @@ def test_alone_in_the_neighborhood_it_is_itself(info, entry, picture):
     steps(plain, base, 4)
     model, tuner = tuned(info, entry)
     steps(model, tuner, 4)
-    assert tuner.summary().total.accepted == 4
+    assert tuner.moves.total.accepted == 4
     assert picture(model, tuner) == picture(plain, base)
 
 
@@ -122,7 +122,7 @@ def test_a_rejection_leaves_no_trace(info, entry, picture):
         assert not tuner.last_step.accepted
         assert picture(model, tuner) == expected
         steps(model, tuner, 1)
-        assert tuner.summary().total == (2 * taken + 2, tuner.summary().total.improved, taken + 1)
+        assert tuner.moves.total == (2 * taken + 2, tuner.moves.total.improved, taken + 1)
 
 
 @pytest.mark.parametrize(("info", "entry"), CONFIGURATIONS)
@@ -157,7 +157,7 @@ def test_it_goes_downhill(info):
     before = model(X).item()
     steps(model, tuner, 40)
     assert model(X).item() < before
-    assert tuner.summary().total.accepted > 0
+    assert tuner.moves.total.accepted > 0
 
 
 def constructor_errors(info):

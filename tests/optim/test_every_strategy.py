@@ -145,7 +145,7 @@ def test_an_error_while_candidates_are_measured_leaves_no_trace(net, batch, pict
         tuner.step(closure)
     assert picture(net, tuner) == expected
     tuner.step(lambda: F.cross_entropy(net(x), y))
-    assert tuner.summary().total.tried == 1
+    assert tuner.moves.total.tried == 1
 
 
 BAD = {
@@ -272,7 +272,7 @@ def test_a_flawed_strategy_is_told_and_leaves_no_trace(net, batch, picture, answ
     assert picture(net, tuner) == expected
     tuner.strategy.answers.clear()  # and the next step is possible
     tuner.step(lambda: F.cross_entropy(net(x), y))
-    assert tuner.summary().total.tried == 1
+    assert tuner.moves.total.tried == 1
 
 
 def test_settings_of_another_neighborhood_are_not_carried_over(make_net, make_batches):

@@ -173,8 +173,8 @@ def test_momentum_nesterov_or_neither_as_choices(net, loss_of):
     for _ in range(60):
         tuner.step(loss_of)
         assert tuner.last_step.setting not in refused
-    assert set(tuner.summary().settings) == set(tuner.neighborhood)
-    assert all(count.tried for count in tuner.summary().settings.values())
+    assert set(tuner.moves.settings) == set(tuner.neighborhood)
+    assert all(count.tried for count in tuner.moves.settings.values())
 
 
 def test_parameters_and_groups_are_taken_as_torch_takes_them(make_net, batch):

@@ -93,7 +93,7 @@ def train(net, optimizer, batches):
     for x, y in batches:
         optimizer.step(lambda x=x, y=y: F.cross_entropy(net(x).float(), y))
         moves.append(optimizer.last_step)
-        if optimizer.summary().total.tried % 7 == 0:
+        if optimizer.moves.total.tried % 7 == 0:
             optimizer.cool()
     return moves
 
@@ -218,7 +218,7 @@ def test_a_state_dict_of_the_bare_base_leaves_the_annealing_alone(net, loss_of):
     tuner.load_state_dict(state)
     assert tuner.param_groups[0]["lr"] == 0.7
     assert tuner.temperature == 0.5
-    assert tuner.summary().total.tried == 1
+    assert tuner.moves.total.tried == 1
     tuner.step(loss_of)
     assert tuner.last_step.step == 1
 
@@ -310,7 +310,7 @@ def test_initialising_for_a_distributed_checkpoint_is_no_step(make_net, bits):
         before = bits(net.state_dict())
         get_optimizer_state_dict(net, optimizer)
         assert bits(net.state_dict()) == before
-        assert optimizer.summary().total.tried == 0
+        assert optimizer.moves.total.tried == 0
         assert optimizer.last_step is None
 
 

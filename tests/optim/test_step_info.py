@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from annealtune import SGDSA, Setting, StepInfo, StochasticSA, grid
-from annealtune.optim import Count, Summary
+from annealtune.optim import Count, Moves
 
 
 def info(**changes):
@@ -75,7 +75,7 @@ def test_counts_are_those_of_a_hand(net, loss_of):
         tried[last.setting] += 1
         improved[last.setting] += last.new_loss < last.loss
         accepted[last.setting] += last.accepted
-    summary = tuner.summary()
+    summary = tuner.moves
     assert summary.settings == {h: Count(tried[h], improved[h], accepted[h]) for h in neighborhood}
     assert summary.total == (60, sum(improved.values()), sum(accepted.values()))
     assert summary.total.acceptance_rate == sum(accepted.values()) / 60
@@ -85,12 +85,12 @@ def test_counts_are_those_of_a_hand(net, loss_of):
 
 def test_a_summary_is_of_its_moment_and_nobody_can_change_the_counts(net, loss_of):
     tuner = SGDSA(net)
-    before = tuner.summary()
+    before = tuner.moves
     tuner.step(loss_of)
     assert before.total.tried == 0
-    after = tuner.summary()
+    after = tuner.moves
     after.settings.clear()
-    assert tuner.summary().total.tried == 1
+    assert tuner.moves.total.tried == 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         after.total = Count()
     with pytest.raises(AttributeError):
@@ -102,7 +102,7 @@ def test_a_summary_prints_as_a_table():
         Setting({"lr": 0.5, "momentum": 0.9}): Count(8, 2, 4),
         Setting({"lr": 0.05, "momentum": 0.9}): Count(0, 0, 0),
     }
-    assert str(Summary(Count(8, 2, 4), settings)) == (
+    assert str(Moves(Count(8, 2, 4), settings)) == (
         "setting                tried  improved  accepted\n"
         "lr=0.5, momentum=0.9       8     25.0%     50.0%\n"
         "lr=0.05, momentum=0.9      0         -         -\n"
@@ -112,7 +112,7 @@ def test_a_summary_prints_as_a_table():
 
 def test_before_the_first_step_there_are_no_rates(net):
     for optimizer in (SGDSA(net), StochasticSA(net)):
-        total = optimizer.summary().total
+        total = optimizer.moves.total
         assert total == (0, 0, 0)
         assert math.isnan(total.acceptance_rate)
         assert math.isnan(total.improvement_rate)

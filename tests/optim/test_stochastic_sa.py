@@ -166,7 +166,7 @@ def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
     optimizer.cool()  # an epoch without steps says nothing
     assert optimizer.radius == 0.1
     assert epoch(0) == pytest.approx(0.01)
-    assert {h["radius"] for h in optimizer.summary().settings} == {1.0, 0.1}
+    assert {h["radius"] for h in optimizer.moves.settings} == {1.0, 0.1}
 
 
 def test_a_given_radius_stays_constant():
@@ -271,7 +271,7 @@ def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bi
         optimizer.step(objective)
     assert bits(list(net.parameters())) == before
     assert net.norm.num_batches_tracked == 1
-    assert optimizer.summary().total.tried == 0
+    assert optimizer.moves.total.tried == 0
 
 
 def test_a_broken_current_point_is_an_error_with_history(bits):

@@ -137,7 +137,7 @@ def test_hooks_of_saving_and_loading(cls, net, loss_of):
         lambda opt, state: calls.append(f"before loading, with note {state.pop('note')}") or state
     )
     optimizer.register_load_state_dict_post_hook(
-        lambda opt: calls.append(f"after loading, at {opt.summary().total.tried}")
+        lambda opt: calls.append(f"after loading, at {opt.moves.total.tried}")
     )
     state = optimizer.state_dict()
     assert state["note"] == 1
@@ -277,8 +277,8 @@ def test_through_a_grad_scaler_the_moves_are_those_without_one(make_net, batch, 
         scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=enabled)
         torch.manual_seed(0)
         scaled_loop(net, tuner, scaler, x, y)
-        assert tuner.summary().total.tried == 12
-        assert 0 < tuner.summary().total.accepted < 12
+        assert tuner.moves.total.tried == 12
+        assert 0 < tuner.moves.total.accepted < 12
     assert bits(nets[0].state_dict()) == bits(nets[1].state_dict())
 
 
@@ -287,7 +287,7 @@ def test_a_step_that_the_scaler_skips_is_none(net, batch):
     tuner = SGDSA(net, grid(lr=[0.0]), temperature=0.0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
     scaled_loop(net, tuner, scaler, x, y, overflow=(0, 1, 5, 9))
-    assert tuner.summary().total == (8, 0, 8)  # dropout was replayed right after every skip
+    assert tuner.moves.total == (8, 0, 8)  # dropout was replayed right after every skip
     assert scaler.get_scale() == 2.0**6
 
 
@@ -411,5 +411,5 @@ def test_lazy_modules_are_known_after_their_first_forward(batch):
     tuner = SGDSA(net, grid(lr=[1e6, 0.1]), temperature=0.0)
     for _ in range(8):
         tuner.step(lambda: F.cross_entropy(net(x), y))
-    assert 0 < tuner.summary().total.accepted < 8
+    assert 0 < tuner.moves.total.accepted < 8
     assert net[1].num_batches_tracked == 8

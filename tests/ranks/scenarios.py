@@ -89,7 +89,7 @@ def weights_of(net: nn.Module) -> list[Tensor]:
 def decisions_of(tuner: Any) -> Any:
     if isinstance(tuner, SelfTuner):
         return [(i.settings, i.winner, i.reason, tuple(i.dropped)) for i in tuner.races]
-    return tuner.summary()
+    return tuner.moves
 
 
 def digest(net: nn.Module) -> str:
@@ -370,7 +370,7 @@ def race_apart(
     return {
         "weights": [value.clone() for value in net.state_dict().values()],
         "races": [info.to_dict() for info in tuner.races],
-        "rate": tuner.rate,
+        "rate": tuner.lr,
         "extra_steps": tuner.extra_steps,
     }
 

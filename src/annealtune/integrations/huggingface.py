@@ -142,7 +142,7 @@ class _Tuning(TrainerCallback):
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add what the tuner measures to the logs of the training."""
         if self._tuner is not None and "loss" in logs:
-            measures = self._tuner.measures()
+            measures = self._tuner.metrics()
             logs = logs | {f"annealtune_{name}": value for name, value in measures.items()}
         self._log(logs, *args, **kwargs)
 

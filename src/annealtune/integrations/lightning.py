@@ -197,7 +197,7 @@ class TunerCallback(Callback):
             return
         for number, tuner in enumerate(self._tuners):
             place = "annealtune" if len(self._tuners) == 1 else f"annealtune-{number}"
-            values = {f"{place}/{name}": value for name, value in tuner.measures().items()}
+            values = {f"{place}/{name}": value for name, value in tuner.metrics().items()}
             pl_module.log_dict(values, on_step=True, on_epoch=False)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

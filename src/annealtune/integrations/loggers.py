@@ -71,7 +71,7 @@ class TunerLog:
     def _after_step(self, *_: Any) -> None:
         step = self._steps()
         if step % self._every == 0:
-            self._write("step", step, self._tuner.measures())
+            self._write("step", step, self._tuner.metrics())
         infos = self._infos()
         for info in infos[self._races :]:
             self._write("race", step, {**info.to_dict(), "text": info.table()})
@@ -79,7 +79,7 @@ class TunerLog:
 
     def _steps(self) -> int:
         tuner = self._tuner
-        return tuner.steps if isinstance(tuner, SelfTuner) else tuner.summary().total.tried
+        return tuner.steps if isinstance(tuner, SelfTuner) else tuner.moves.total.tried
 
     def _infos(self) -> tuple[RaceInfo, ...]:
         return self._tuner.races if isinstance(self._tuner, SelfTuner) else ()

@@ -32,7 +32,7 @@ from annealtune.optim.options.loop_options import LoopOption
 from annealtune.optim.parameters import check_gradients
 from annealtune.optim.pick import Pick
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.step_info import Moves, StepInfo
 from annealtune.optim.trial.tentative import TentativeStep, Trial
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -84,7 +84,7 @@ class EmbeddedTuner(OptimizerWrapper):
         >>> x, y = torch.randn(8, 2), torch.randn(8, 1)
         >>> for _ in range(10):
         ...     loss = opt.step(lambda: nn.functional.mse_loss(model(x), y))
-        >>> opt.summary().total.tried
+        >>> opt.moves.total.tried
         10
 
     Reference:
@@ -94,8 +94,8 @@ class EmbeddedTuner(OptimizerWrapper):
     def __init__(
         self,
         base: Optimizer,
-        *,
         model: nn.Module | None = None,
+        *,
         buffers: Iterable[Tensor] = (),
         neighborhood: Choices | None = None,
         temperature: float | Schedule | None = None,
@@ -248,9 +248,9 @@ class EmbeddedTuner(OptimizerWrapper):
         """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
         self._annealing.tick("epoch")
 
-    def measures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
-        step, total = self.last_step, self.summary().total
+        step, total = self.last_step, self.moves.total
         measured = {"temperature": self.temperature}
         if step is not None:
             measured["accepted"] = float(step.accepted)
@@ -259,9 +259,14 @@ class EmbeddedTuner(OptimizerWrapper):
                 measured["rate"] = float(step.setting["lr"])
         return measured
 
-    def summary(self) -> Summary:
-        """Return how often each setting was tried, improved the loss and was accepted."""
-        return self._annealing.tally.summary()
+    @property
+    def moves(self) -> Moves:
+        """How often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.tally.moves()
+
+    def summary(self) -> str:
+        """Return `moves` as a table."""
+        return str(self.moves)
 
     def probing(self) -> AbstractContextManager[None]:
         """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.

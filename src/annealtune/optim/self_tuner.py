@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +72,7 @@ class SelfTuner(OptimizerWrapper):
         guard: whether a run that diverges is put back to its averaged weights with a quarter of the
             rate, at most twice; if not, a loss that is not finite is an error.
         average: whether an average of the weights is kept for `averaged`.
-        idle: where the arms lie that are not in the model: ``"device"`` or ``"host"`` memory.
+        offload: whether arms that are not in the model wait in host memory.
         process_group: of the processes that train this model together, by default all of
             torch.distributed: they compare the means of their losses and decide alike.
         arms_on: a group of processes to run the arms of a race side by side, such as
@@ -108,8 +108,8 @@ class SelfTuner(OptimizerWrapper):
     def __init__(
         self,
         base: Optimizer,
-        *,
         model: nn.Module | None = None,
+        *,
         total_steps: int | None = None,
         around: float | None = None,
         neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
@@ -117,7 +117,7 @@ class SelfTuner(OptimizerWrapper):
         warmup: int | None = None,
         guard: bool = True,
         average: bool = True,
-        idle: Literal["device", "host"] = "device",
+        offload: bool = False,
         process_group: ProcessGroup | None = None,
         arms_on: ProcessGroup | None = None,
     ) -> None:
@@ -127,7 +127,7 @@ class SelfTuner(OptimizerWrapper):
         ranks = Ranks("SelfTuner", base, process_group, alone=alone)
         intake = Intake("SelfTuner", base, model, ranks, buffers=True)
         self.model = model = unwrapped(model)
-        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, idle, warmup)
+        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, offload, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
         lanes = Lanes(base, model, arms_on)
@@ -230,7 +230,7 @@ class SelfTuner(OptimizerWrapper):
         return self._intake.recorder.register_after_replay(function)
 
     @property
-    def rate(self) -> float:
+    def lr(self) -> float:
         """The learning rate of the next step, before each group's multiple of it.
 
         In a race, that of the arm which leads; 0 before the first gradient.
@@ -273,10 +273,10 @@ class SelfTuner(OptimizerWrapper):
             raise no_average("SelfTuner")
         return self._average.swapped_in(loader)
 
-    def measures(self) -> dict[str, float]:
+    def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: the rate, the races, what they cost."""
         return {
-            "rate": self.rate,
+            "rate": self.lr,
             "races": float(len(self.races)),
             "extra_steps": float(self.extra_steps),
         }
@@ -284,7 +284,7 @@ class SelfTuner(OptimizerWrapper):
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
-        state = f"step {self.steps}{planned}, rate {rate_text(self.rate)}"
+        state = f"step {self.steps}{planned}, rate {rate_text(self.lr)}"
         state += f", {self.extra_steps} extra steps"
         events = (e for e in self.history.events if not e.text.startswith("race "))
         told = (f"step {event.step}: {event.text}" for event in events)
@@ -317,7 +317,7 @@ class SelfTuner(OptimizerWrapper):
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
-        now = "racing" if self.is_racing else f"rate {self.rate:.3g}"
+        now = "racing" if self.is_racing else f"rate {self.lr:.3g}"
         return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
 
     def _hold(self, setting: Setting | None, first: int) -> None:
@@ -330,7 +330,7 @@ class SelfTuner(OptimizerWrapper):
             self._held.setting = setting  # last: an interrupt before it has all of it done again
 
     def _plain_step(self, losses: list[Tensor]) -> None:
-        rate = self.rate
+        rate = self.lr
         if self._ranks.count > 1:
             losses = self._ranks.mean_loss(losses, self.steps, rate)
             self._ranks.note_step()

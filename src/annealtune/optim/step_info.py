@@ -67,7 +67,7 @@ class Count(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class Moves:
     """The counts of a run so far, in total and per setting. ``print`` shows it as a table.
 
     Attributes:
@@ -110,10 +110,10 @@ class Tally:
         counts[1] += info.improved
         counts[2] += info.accepted
 
-    def summary(self) -> Summary:
+    def moves(self) -> Moves:
         """Return the counts, in total and per setting."""
         total = Count(*(sum(column) for column in zip(*self._counts.values(), strict=True)))
-        return Summary(total, {setting: Count(*c) for setting, c in self._counts.items()})
+        return Moves(total, {setting: Count(*c) for setting, c in self._counts.items()})
 
     def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
         """Return the counts as plain data."""

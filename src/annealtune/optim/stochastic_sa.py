@@ -24,7 +24,7 @@ from annealtune.optim.options.presets import Preset, preset_temperature
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.part import Part
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import StepInfo, Summary
+from annealtune.optim.step_info import Moves, StepInfo
 from annealtune.optim.trial.snapshot import Snapshot
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -177,9 +177,14 @@ class StochasticSA(OptimizerWrapper):
         """The optimizer's own copy of its metaheuristic."""
         return self._annealing.strategy
 
-    def summary(self) -> Summary:
-        """Return how often each radius was tried, improved the objective and was accepted."""
-        return self._annealing.tally.summary()
+    @property
+    def moves(self) -> Moves:
+        """How often each radius was tried, improved the objective and was accepted."""
+        return self._annealing.tally.moves()
+
+    def summary(self) -> str:
+        """Return `moves` as a table."""
+        return str(self.moves)
 
     @property
     def radius(self) -> float:

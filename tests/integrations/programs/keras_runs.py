@@ -113,7 +113,7 @@ def fit_and_loop(kind):
     other = make()
     plain = tuner_of(kind, other)
     losses = torch.tensor(by_loop(other, plain)).reshape(EPOCHS, -1).mean(1).tolist()
-    total = tuner.summary().total if kind == "embedded" else None
+    total = tuner.moves.total if kind == "embedded" else None
     return {
         "decisions": str(tuner.summary()) == str(plain.summary()),
         "races": getattr(tuner, "races", None) == getattr(plain, "races", None),
@@ -138,7 +138,7 @@ def the_run_after_the_race():
     tuner, batches = tuner_of("self-tuned", model), list(minibatches())[:120]
     losses = by_loop(model, tuner, batches)
     [race] = tuner.races
-    bare = torch.optim.AdamW(trainable(other), lr=tuner.rate)
+    bare = torch.optim.AdamW(trainable(other), lr=tuner.lr)
     again = by_loop(other, bare, batches[race.minibatches :])
     return {
         "restarted": race.restarted,

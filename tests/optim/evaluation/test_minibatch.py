@@ -473,7 +473,7 @@ def test_a_closure_may_differentiate_now_and_then(make_net, batch, from_step):
 
     for step in range(12):  # noqa: B007
         tuner.step(closure)
-    assert tuner.summary().total.tried == 12
+    assert tuner.moves.total.tried == 12
 
 
 def test_a_closure_that_starts_to_call_backward_is_noticed(make_net, batch, bits):

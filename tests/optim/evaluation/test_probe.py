@@ -75,7 +75,7 @@ def test_a_rate_of_zero_worsens_by_exactly_zero(way, net, batch):
     for _ in range(5):
         way(tuner, net, *batch)
         assert tuner.last_step.worsening == 0
-    assert tuner.summary().total == (5, 0, 5)
+    assert tuner.moves.total == (5, 0, 5)
 
 
 @pytest.mark.parametrize("way", WAYS[:5])

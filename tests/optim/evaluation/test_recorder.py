@@ -68,7 +68,7 @@ def assert_same(one: tuple[nn.Module, Any], other: tuple[nn.Module, Any]) -> Non
     for key, value in one[0].state_dict().items():
         assert torch.equal(value, other[0].state_dict()[key]), key
     assert one[1].summary() == other[1].summary()
-    total = one[1].summary().total
+    total = one[1].moves.total
     assert 0 < total.accepted < total.tried == STEPS  # the test would show a wrong verdict
 
 

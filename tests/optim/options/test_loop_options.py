@@ -129,7 +129,7 @@ def test_an_error_in_a_write_leaves_all_options_as_they_were(net, loss_of):
     with pytest.raises(OSError, match="no such device"):
         tuner.step(loss_of)
     assert smoothing.value == 0.0
-    assert tuner.summary().total.tried == 0
+    assert tuner.moves.total.tried == 0
 
 
 @pytest.mark.parametrize("prepared", [False, True])

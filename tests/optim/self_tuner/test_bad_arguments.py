@@ -59,7 +59,7 @@ def test_a_warm_up_that_is_no_number_of_steps(base, steps, error):
 
 
 def test_a_place_that_does_not_exist(base):
-    refused(base, ValueError, "idle", "'device' or 'host'", "'disk'", idle="disk")
+    refused(base, ValueError, "offload", "True or False", "'disk'", offload="disk")
 
 
 def test_an_objective_that_is_no_function(base):

@@ -147,8 +147,8 @@ class TestPastTheEnd:
 
         assert len(said) == 1
         assert len(steps) == 230 + optimizer.extra_steps
-        assert 0 < optimizer.rate == optimizer.param_groups[0]["lr"]
+        assert 0 < optimizer.lr == optimizer.param_groups[0]["lr"]
 
         with pytest.warns(UserWarning, match="were planned"):
             shorter, _ = counted_run(200, made=205)
-        assert shorter.rate == optimizer.rate
+        assert shorter.rate == optimizer.lr

@@ -66,7 +66,7 @@ class TestARateThatBreaksLater:
         # A first loss that is not finite is put down to the data: it cuts nothing.
         assert len(cut) <= len(said) <= len(cut) + 1
         assert {warning.filename for warning in said} == {__file__}  # they point to the caller
-        assert run.opt.races[-1].rate == run.opt.rate == run.rates[-1]
+        assert run.opt.races[-1].rate == run.opt.lr == run.rates[-1]
 
     def test_it_is_cut_twice_at_the_most(self):
         with (
@@ -101,7 +101,7 @@ class TestARateThatBreaksLater:
             assert len(said) == 1
             assert run.last < 0.15 * run.first
             # One broken minibatch says nothing of the rate: it is the last one of the plan.
-            assert run.optimizer.rate == pytest.approx(run.optimizer.races[-1].rate / 125)
+            assert run.optimizer.lr == pytest.approx(run.optimizer.races[-1].rate / 125)
             assert all(bool(p.isfinite().all()) for p in run.model.parameters())
 
     @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ def one_step(model, optimizer, compute_loss):
     return gone
 
 
-@pytest.mark.parametrize("idle", ["device", "host"])
-def test_a_race_keeps_a_copy_of_the_run_for_each_live_arm(idle):
-    model, optimizer = make(idle=idle, neighborhood={"lr": [1e-3, 2e-3, 1e2]})
+@pytest.mark.parametrize("offload", [False, True])
+def test_a_race_keeps_a_copy_of_the_run_for_each_live_arm(offload):
+    model, optimizer = make(offload=offload, neighborhood={"lr": [1e-3, 2e-3, 1e2]})
     compute_loss = optimizer.record(lambda i: F.cross_entropy(model(i.x), i.y))
     seen = []
     while optimizer.is_racing:

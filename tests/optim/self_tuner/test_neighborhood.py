@@ -38,7 +38,7 @@ def test_the_options_of_the_winner_stay_in_the_groups(make, settings, best, race
         step()
     group = opt.param_groups[0]
     assert {option: group[option] for option in best} == best
-    assert opt.rate == group["lr"] == settings[opt.races[0].winner]["lr"]
+    assert opt.lr == group["lr"] == settings[opt.races[0].winner]["lr"]
 
 
 def test_an_h_without_rates_races_at_the_centre(make_run, make_batches, race_through):
@@ -93,7 +93,7 @@ def test_ratios_and_scales_of_groups_are_kept_throughout(make_net, make_batches)
     opt = SelfTuner(torch.optim.SGD(groups, lr=0.1), model=net, total_steps=LENGTH)
     frozen = [p.clone() for p in net.norm.parameters()]
     for x, y in make_batches(LENGTH):
-        announced, is_plain = opt.rate, not opt.is_racing
+        announced, is_plain = opt.lr, not opt.is_racing
         opt.step(lambda: F.cross_entropy(net(x), y))  # noqa: B023
         rates = [group["lr"] for group in opt.param_groups]
         assert rates == pytest.approx([rates[2] * 0.2 * 0.5, 0.0, rates[2]])
@@ -105,7 +105,7 @@ def test_ratios_and_scales_of_groups_are_kept_throughout(make_net, make_batches)
 
 @pytest.mark.parametrize("moment", ["before", "during", "after"])
 @pytest.mark.parametrize(
-    "options", [{}, {"idle": "host"}, {"neighborhood": grid(momentum=[0.5, 0.9])}]
+    "options", [{}, {"offload": True}, {"neighborhood": grid(momentum=[0.5, 0.9])}]
 )
 def test_groups_that_are_added_keep_their_ratio_and_are_trained(
     make_net, make_batches, moment, options
@@ -157,7 +157,7 @@ def test_ratios_of_added_groups_are_saved(make_net, make_batches, trained):
                 opt.load_state_dict(state)
             opt.step(lambda: F.cross_entropy(net(x) + late(x), y))  # noqa: B023
         assert not opt.is_racing
-        ends.append((trained(net, opt), opt.rate))
+        ends.append((trained(net, opt), opt.lr))
     assert ends[0] == ends[1] == ends[2]
 
 
@@ -165,14 +165,14 @@ def test_ratios_of_added_groups_are_saved(make_net, make_batches, trained):
 def test_rates_in_tensors(make_net, make_batches, trained, bits, shared):
     """Whoever compiles the step keeps its rate in a tensor; the run is that of plain numbers."""
     runs = []
-    for in_tensors, idle in ((False, "device"), (True, "device"), (True, "host")):
+    for in_tensors, offload in ((False, False), (True, False), (True, True)):
         torch.manual_seed(0)
         net = make_net()
         ratio = {"lr_scale": 0.1} if shared else {"lr": torch.tensor(1e-3) if in_tensors else 1e-3}
         groups = [{"params": net.first.parameters()}, {"params": net.last.parameters(), **ratio}]
         rate = torch.tensor(1e-2) if in_tensors else 1e-2
         base = torch.optim.AdamW(groups, lr=rate, foreach=False)
-        opt = SelfTuner(base, model=net, total_steps=LENGTH, idle=idle)
+        opt = SelfTuner(base, model=net, total_steps=LENGTH, offload=offload)
         for number, (x, y) in enumerate(make_batches(100)):
             if number == 5:
                 late = {"params": list(net.norm.parameters())}
@@ -180,7 +180,7 @@ def test_rates_in_tensors(make_net, make_batches, trained, bits, shared):
             opt.step(lambda: F.cross_entropy(net(x), y))  # noqa: B023
         assert not opt.is_racing
         net.first.bias.data.zero_()  # before BatchNorm its gradient is rounding errors alone
-        runs.append((list(net.parameters()), opt.rate, [float(g["lr"]) for g in opt.param_groups]))
+        runs.append((list(net.parameters()), opt.lr, [float(g["lr"]) for g in opt.param_groups]))
     for weights, rate, rates in runs[1:]:
         assert rate == pytest.approx(runs[0][1])
         assert rates == pytest.approx(runs[0][2])
@@ -190,9 +190,9 @@ def test_rates_in_tensors(make_net, make_batches, trained, bits, shared):
 
 def test_idle_arms_in_host_memory_make_the_same_run(make_run, make_batches, trained, kind):
     ends = []
-    for idle in ("device", "host"):
+    for offload in (False, True):
         torch.manual_seed(0)
-        net, opt, step = make_run(kind, total_steps=LENGTH, idle=idle)
+        net, opt, step = make_run(kind, total_steps=LENGTH, offload=offload)
         for x, y in make_batches(100):
             step(x, y)
         assert not opt.is_racing

@@ -41,7 +41,7 @@ def race(make_run, make_batches, race_through, trained):
 def test_it_decides(race, sign):
     _, opt, _ = race(lambda net, start: sign * distance(net, start))
     assert opt.races[0].winner == (0 if sign == 1 else 2)
-    assert opt.rate == (RATES[0] if sign == 1 else RATES[2])
+    assert opt.lr == (RATES[0] if sign == 1 else RATES[2])
 
 
 def test_its_values_are_told(race):

@@ -32,7 +32,7 @@ def test_after_the_race_the_run_is_the_base_at_the_rates_it_announces(
     net.forwards = twin.forwards = 0
     batches, rates = make_batches(AFTER, seed=2), []
     for x, y in batches:
-        rates.append(opt.rate)
+        rates.append(opt.lr)
         step(x, y)
     found = trained(net, opt)
 
@@ -54,7 +54,7 @@ def test_it_is_so_without_a_model_and_with_a_bare_step(
     batches, rates = make_batches(7, seed=2), []  # fewer than it takes to miss the loss
     opt.zero_grad()
     for x, y in batches:
-        rates.append(opt.rate)
+        rates.append(opt.lr)
         loss_function(net)(x, y).backward()
         assert opt.step() is None
         opt.zero_grad()
@@ -69,7 +69,7 @@ def test_the_rate_is_held_and_falls_to_nothing_over_the_last_quarter(make_run, m
     rates = []
     for x, y in make_batches(200):
         step(x, y)
-        rates.append(opt.rate)  # that of the step after this one
+        rates.append(opt.lr)  # that of the step after this one
     held = opt.races[-1].rate
     assert all(rate == held for rate in rates[100:150])
     for made, rate in enumerate(rates[150:199], start=151):
@@ -81,7 +81,7 @@ def test_without_a_length_the_rate_is_held(make_run, make_batches):
     rates = []
     for x, y in make_batches(500):
         step(x, y)
-        rates.append(opt.rate)
+        rates.append(opt.lr)
     assert set(rates[-200:]) == {opt.races[-1].rate}
 
 

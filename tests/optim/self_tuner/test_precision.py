@@ -19,7 +19,7 @@ def outcome(make_net, make_base, make_batches, trained):
         for x, y in make_batches(STEPS):
             step(x, y)
         assert not opt.is_racing
-        return trained(net, opt), [info.to_dict() for info in opt.races], opt.rate
+        return trained(net, opt), [info.to_dict() for info in opt.races], opt.lr
 
     return train
 

@@ -45,7 +45,7 @@ for x, y in saved["batches"]:
     compute_loss(x, y).backward()
     opt.step()
     opt.zero_grad()
-torch.save({"model": net.state_dict(), "optimizer": opt.base.state_dict(), "rate": opt.rate,
+torch.save({"model": net.state_dict(), "optimizer": opt.base.state_dict(), "rate": opt.lr,
             "random": torch.get_rng_state()}, sys.argv[2])
 """
 
@@ -61,7 +61,7 @@ def as_saved(net, opt):
 
 
 def decisions(opt):
-    return [info.to_dict() for info in opt.races], opt.rate, opt.steps, opt.history.state_dict()
+    return [info.to_dict() for info in opt.races], opt.lr, opt.steps, opt.history.state_dict()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def whole_run(make_run, make_batches, trained):
     [
         ("sgd", "record", False, {"total_steps": LENGTH}),
         ("adamw", "record", True, {"total_steps": LENGTH}),
-        ("sgd", "closure", True, {"total_steps": LENGTH, "idle": "host", "average": False}),
+        ("sgd", "closure", True, {"total_steps": LENGTH, "offload": True, "average": False}),
         ("adamw", "loss and probe", False, {"total_steps": LENGTH, "neighborhood": BETAS}),
     ],
 )
@@ -241,7 +241,7 @@ def test_a_new_process_goes_on_bit_for_bit(make_run, make_batches, bits, tmp_pat
     assert bits(found["model"]) == bits(net.state_dict())
     assert bits(found["optimizer"]) == bits(opt.base.state_dict())
     assert bits(found["random"]) == bits(torch.get_rng_state())
-    assert found["rate"] == opt.rate
+    assert found["rate"] == opt.lr
 
 
 def test_a_state_of_another_neighborhood_is_refused(make_net, make_run, make_batches):

@@ -82,7 +82,7 @@ def test_matrices_that_get_no_gradient_do_not_move_the_centre():
         model = nn.Linear(6, 1)
         opt = SelfTuner(torch.optim.SGD([*model.parameters(), *extra], lr=0.1), total_steps=300)
         opt.step(lambda: functional.mse_loss(model(inputs(0)[0]), inputs(0)[1]))
-        return opt.rate
+        return opt.lr
 
     assert rate() == rate(nn.Parameter(torch.randn(300, 300)))
 
@@ -250,4 +250,4 @@ def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():
     with pytest.warns(UserWarning, match="too few for a race|back to the averaged weights"):
         step_until_it_breaks()
     assert torch.equal(model.weight, first)
-    assert opt.rate == pytest.approx(0.25e12)
+    assert opt.lr == pytest.approx(0.25e12)

@@ -78,7 +78,7 @@ def test_it_is_refused_and_nothing_has_moved(make, name, net, batch, bits):
     with pytest.raises(TypeError, match=rf"EmbeddedTuner\(base=...\).*keeps {name}.* elsewhere"):
         tuner.step(lambda: F.cross_entropy(net(x), y))
     assert bits(list(net.parameters())) == before
-    assert tuner.summary().total.tried == 0
+    assert tuner.moves.total.tried == 0
 
 
 def test_one_that_only_says_something_once_is_not(net, loss_of):

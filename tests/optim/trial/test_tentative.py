@@ -303,7 +303,7 @@ def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, b
     with pytest.raises(error):
         step()
     assert picture(net, tuner) == expected
-    assert tuner.summary().total.tried == 0
+    assert tuner.moves.total.tried == 0
     tuner.step(lambda: nn.functional.cross_entropy(net(x), y))
     assert tuner.last_step.step == 0
 
@@ -344,7 +344,7 @@ def test_many_rejections_in_a_row_change_nothing_and_are_counted(net, batch, bit
     for _ in range(50):
         tuner.step(lambda: nn.functional.cross_entropy(net(x), y))
     assert bits(list(net.parameters())) == weights
-    assert tuner.summary().total == (50, 0, 0)
+    assert tuner.moves.total == (50, 0, 0)
 
 
 def test_whoever_shares_the_storage_of_a_weight_sees_the_undo(net, loss_of):

@@ -47,7 +47,7 @@ class RacePlan:
         around: Any,
         neighborhood: Any,
         objective: Any,
-        idle: Any,
+        offload: Any,
         warmup: Any,
     ) -> RacePlan:
         """Return the plan, before anything has changed.
@@ -72,13 +72,13 @@ class RacePlan:
                 "SelfTuner(objective=...) must be a function without arguments that returns a "
                 f"number, got {objective!r}"
             )
-        if idle not in ("device", "host"):
-            raise ValueError(f"SelfTuner(idle=...) must be 'device' or 'host', got {idle!r}")
+        if not isinstance(offload, bool):
+            raise ValueError(f"SelfTuner(offload=...) must be True or False, got {offload!r}")
         if warmup is None:
             warmup = default_warm_up(total_steps)
         warmup = count("SelfTuner(warmup=...)", warmup, least=0)
         sign = direction("SelfTuner", base)
-        return cls(total_steps, around, neighborhood, objective, idle == "host", warmup, sign)
+        return cls(total_steps, around, neighborhood, objective, offload, warmup, sign)
 
 
 def _check_room(base: Optimizer, around: float) -> None:

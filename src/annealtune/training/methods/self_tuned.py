@@ -73,14 +73,14 @@ class SelfTuned(Method):
     def step(self, minibatch: CountedMinibatch) -> None:
         """Make one step; in a race every arm makes its own."""
         optimizer = self._optimizer
-        planned = None if optimizer.is_racing else optimizer.rate
+        planned = None if optimizer.is_racing else optimizer.lr
         optimizer.zero_grad()
         loss = self._compute_loss(minibatch)
         assert minibatch.first_loss is not None
         # A scaler would skip the step, and nobody would see that an arm, or the run, is broken.
         is_whole = math.isfinite(minibatch.first_loss)
         self._descend(loss, self._scaler if is_whole else None)
-        self._rate = optimizer.rate if planned is None else planned
+        self._rate = optimizer.lr if planned is None else planned
 
     def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
         """Give the model the average of its weights, if one is kept."""
