@@ -135,7 +135,7 @@ def train(
         "weights": weights_of(net),
         "decisions": decisions_of(tuner),
         "verdicts": verdicts,
-        "rate": getattr(tuner, "rate", math.nan),
+        "rate": getattr(tuner, "lr", math.nan),
     }
 
 

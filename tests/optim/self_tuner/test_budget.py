@@ -151,4 +151,4 @@ class TestPastTheEnd:
 
         with pytest.warns(UserWarning, match="were planned"):
             shorter, _ = counted_run(200, made=205)
-        assert shorter.rate == optimizer.lr
+        assert shorter.lr == optimizer.lr
