@@ -7,9 +7,6 @@ from .optim import (
     StochasticSA as StochasticSA,
     Shrinking as Shrinking,
     StepInfo as StepInfo,
-    # options of the loop
-    Attribute as Attribute,
-    Value as Value,
 )
 from .annealing import (
     # the set H
@@ -36,7 +33,6 @@ from .annealing import (
     Genetic as Genetic,
 )
 from .search import Annealer as Annealer, GeneticSearch as GeneticSearch
-from .optim import WeightPopulation as WeightPopulation
 from .training import load as load
 from .errors import AnnealtuneError as AnnealtuneError, NonFiniteLossError as NonFiniteLossError
 

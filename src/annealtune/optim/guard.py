@@ -10,21 +10,19 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from annealtune.annealing.race import can_be_summed, paired_difference
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.evaluation.guards import is_out_of_reach
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.parameters import weights_are_finite
-from annealtune.optim.part import Part, way_back_of
+from annealtune.optim.run_state import is_out_of_reach
 
 # The loss is read once in this many steps.
 EVERY = 8
@@ -167,8 +165,7 @@ class LossGuard(Part):
     back, but the rate is not cut.
 
     Args:
-        base: the optimizer that makes the steps.
-        model: whose BatchNorm statistics are averaged too, if known.
+        context: the run.
         history: is told what happens.
         average: whether the weights are averaged, or the last sound ones kept as they are.
         sign: -1 where the loss is maximized.
@@ -182,8 +179,7 @@ class LossGuard(Part):
 
     def __init__(
         self,
-        base: Optimizer,
-        model: nn.Module | None,
+        context: Context,
         history: History,
         *,
         average: bool,
@@ -191,20 +187,19 @@ class LossGuard(Part):
         measures: bool = True,
         is_on: bool = True,
     ) -> None:
-        self._base = base
+        self._context = context
         self._history = history
         self._watch = LossWatch(sign, measures=measures and is_on)
         self._sign = sign
-        self._model = model
         self._is_on = is_on
-        self._given = [_options(group) for group in base.param_groups]  # at the start
+        self._given = [_options(group) for group in context.base.param_groups]  # at the start
         self._options: list[dict[str, Any]] = []  # of the groups, at the last sound look
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self.cuts = 0
         self._returns = 0
         self._sound = 0  # looks in a row
         self._doubt: tuple[list[float], list[float]] | None = None  # losses here and at the average
-        self.average = WeightAverage("SelfTuner", base, model, latest=not average)
+        self.average = WeightAverage(context.owner, context.base, context.model, latest=not average)
 
     @property
     def pending(self) -> str:  # type: ignore[override]
@@ -227,7 +222,7 @@ class LossGuard(Part):
         Raises:
             NonFiniteLossError: if they are none to go back to.
         """
-        if not weights_are_finite(self._base):
+        if not self._context.weights_are_finite():
             raise NonFiniteLossError(
                 "SelfTuner.step: the weights must be finite, got NaN or infinity in at least one "
                 "of them; look at how they are initialised or loaded"
@@ -261,7 +256,7 @@ class LossGuard(Part):
             )
         else:
             self._history.add(step, rate, look.loss)
-        if (look is not None and math.isnan(look.loss)) or not weights_are_finite(self._base):
+        if (look is not None and math.isnan(look.loss)) or not self._context.weights_are_finite():
             self._go_back_from_nan(step, rate)
             return False
         if look is not None and look.is_high:
@@ -285,7 +280,7 @@ class LossGuard(Part):
 
     def end(self, step: int, rate: float) -> None:
         """Leave no broken weights behind at the last step of a plan: nobody looks after it."""
-        if not weights_are_finite(self._base):
+        if not self._context.weights_are_finite():
             self._go_back_from_nan(step, rate)
         elif not self.doubts:
             self.average.add(0.0)  # the rate has decayed: these are the weights to keep
@@ -323,10 +318,10 @@ class LossGuard(Part):
         self._sound = 0
         self._doubt = None
         self.average.put_all(self._buffers)
-        self._base.state.clear()
+        self._context.base.state.clear()
         # Some bases count their steps in the groups: what has moved since the last look starts
         # again. What somebody has set by hand stays.
-        triples = zip(self._base.param_groups, self._options, self._given, strict=False)
+        triples = zip(self._context.base.param_groups, self._options, self._given, strict=False)
         for group, seen, given in triples:
             for key, value in _options(group).items():
                 if key not in seen or not _are_same(value, seen[key]):
@@ -343,11 +338,11 @@ class LossGuard(Part):
         """Take in the present weights, buffers and options as sound ones."""
         was_healed = self.average.add(left)
         self._buffers = {name: buffer.clone() for name, buffer in self._live_buffers()}
-        self._options = [_options(group) for group in self._base.param_groups]
+        self._options = [_options(group) for group in self._context.base.param_groups]
         return was_healed
 
     def _live_buffers(self) -> list[tuple[str, Tensor]]:
-        named = () if self._model is None else self._model.named_buffers()
+        named = self._context.model.named_buffers()
         return [(name, buffer) for name, buffer in named if not is_out_of_reach(buffer)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -364,13 +359,10 @@ class LossGuard(Part):
         }
         return {"guard": guard}
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse the state of another model."""
-        self.average.check(state["guard"])
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         state = state["guard"]
+        self._watch, self.average = copy.copy(self._watch), copy.copy(self.average)
         self._watch.load_state_dict(state["watch"])
         self.cuts, self._returns, self._sound = state["cuts"], state["returns"], state["sound"]
         doubt = state["doubt"]
@@ -378,10 +370,6 @@ class LossGuard(Part):
         self._options = copy.deepcopy(state["options"])
         self.average.load_state_dict(state)
         self._buffers = dict(state["buffers"])
-
-    def way_back(self) -> Callable[[], None]:
-        """Return a function that makes it what it is now, watch and average too."""
-        return way_back_of(self, self._watch, self.average)
 
 
 def _are_same(one: Any, other: Any) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from annealtune.optim.part import Part
+from annealtune.optim.context import Part
 from annealtune.optim.ranks import Ranks
 
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
-# Whose frames lie between a warning and the line that it is for.
-_INSIDE = ("annealtune", "torch")
+# Frames from `say` to the loop that calls step: the phase, step, torch's wrapper of it.
+_TO_THE_LOOP = 5
 
 
 class Point(NamedTuple):
@@ -74,7 +73,7 @@ class History(Part):
             self._said.add(once)
         self.note(step, text)
         if self._ranks is None or self._ranks.is_first:
-            warnings.warn(f"SelfTuner: {text}", stacklevel=distance())
+            warnings.warn(f"SelfTuner: {text}", stacklevel=_TO_THE_LOOP)
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"
@@ -98,13 +97,3 @@ class History(Part):
         self._stride = state["stride"]
         self._seen = state["seen"]
         self._said = set(state["said"])
-
-
-def distance() -> int:
-    """Return how many frames the user's code is away from the caller of this function."""
-    frame, distance = sys._getframe(1), 1
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _INSIDE:
-            break
-        frame, distance = frame.f_back, distance + 1
-    return distance

@@ -1,4 +1,4 @@
-"""The parameters of an optimizer and their gradients; the modules of a model."""
+"""The parameters of an optimizer and their gradients: found, and read with one wait."""
 
 from __future__ import annotations
 
@@ -28,11 +28,6 @@ def gathered(tensor: Tensor) -> Tensor:
     """
     full: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return full
-
-
-def modules_of(model: nn.Module | None) -> list[nn.Module]:
-    """Return a model with everything in it; nothing where there is none."""
-    return [] if model is None else list(model.modules())
 
 
 def gradients_of(optimizer: Optimizer) -> list[Tensor]:
@@ -121,30 +116,6 @@ def read(*values: Tensor | float) -> list[float]:
         for place, number in zip(places, numbers, strict=True):
             found[place] = number
     return found
-
-
-def check_gradients(owner: str, optimizer: Optimizer) -> None:
-    """Check that there is a gradient and that it can be undone.
-
-    Raises:
-        TypeError: if a gradient is sparse.
-        ValueError: if no parameter has one.
-    """
-    has_one = False
-    for p in parameters_of(optimizer):
-        if p.grad is None:
-            continue
-        has_one = True
-        if p.grad.layout != torch.strided:
-            raise TypeError(
-                f"{owner}.step: gradients must be dense, got a sparse one; build the embedding "
-                "with sparse=False"
-            )
-    if not has_one:
-        raise ValueError(
-            f"{owner}.step: at least one parameter must have a gradient, got none; call "
-            "loss.backward() first, or pass a closure"
-        )
 
 
 def _values(gradient: Tensor) -> Tensor:

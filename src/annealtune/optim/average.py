@@ -11,13 +11,17 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 
-from annealtune.optim import trained_weights
-from annealtune.optim.evaluation import guards
-from annealtune.optim.evaluation.random_state import RandomState
-from annealtune.optim.parameters import are_finite, modules_of, parameters_of
-from annealtune.optim.part import Part
-from annealtune.optim.trained_weights import PutAside
-from annealtune.optim.trial.snapshot import are_plain
+from annealtune.optim.context import Part, StateError
+from annealtune.optim.parameters import are_finite, parameters_of
+from annealtune.optim.run_state import (
+    Flags,
+    Pairs,
+    PutAside,
+    RandomState,
+    are_plain,
+    kept,
+    write,
+)
 
 _SWAPPED_IN = (
     "must not be called within averaged(), or between eval() and train(): the weights are not "
@@ -39,17 +43,17 @@ class WeightAverage(Part):
 
     Args:
         base: whose parameters are averaged.
-        model: whose BatchNorm layers belong to them, if known.
+        model: whose BatchNorm layers belong to them.
         latest: keep the weights that were added last instead of a mean.
 
     Example:
-        >>> weight = nn.Parameter(torch.zeros(1))
-        >>> average = WeightAverage("SGDSA", torch.optim.SGD([weight]), None)
+        >>> model = nn.Linear(1, 1)
+        >>> average = WeightAverage("SGDSA", torch.optim.SGD(model.parameters()), model)
         >>> for value in (1.0, 2.0):
-        ...     _ = weight.data.fill_(value)
+        ...     _ = model.weight.data.fill_(value)
         ...     _ = average.add()
         >>> with average.swapped_in():
-        ...     print(round(weight.item(), 4))
+        ...     print(round(model.weight.item(), 4))
         1.9091
 
     Reference:
@@ -57,7 +61,7 @@ class WeightAverage(Part):
     """
 
     def __init__(
-        self, owner: str, base: Optimizer, model: nn.Module | None, *, latest: bool = False
+        self, owner: str, base: Optimizer, model: nn.Module, *, latest: bool = False
     ) -> None:
         self._owner = owner
         self._base = base
@@ -89,18 +93,17 @@ class WeightAverage(Part):
             for mean, tensor in zip(self._means, known, strict=True):
                 mean.lerp_(tensor, share)
         # All of them the first time; later the weights of a group that was added.
-        self._means += [t.clone() for t in present[len(known) :]]
+        self._means = [*self._means, *(t.clone() for t in present[len(known) :])]
         return was_healed
 
     @torch.no_grad()
     def put_all(self, buffers: Mapping[str, Tensor]) -> None:
         """Give the model the average for good, and its other buffers these values."""
-        modules = modules_of(self._model)
-        named = {} if self._model is None else dict(self._model.named_buffers())
-        for name, kept in buffers.items():
-            if name in named and named[name].shape == kept.shape:
-                named[name].copy_(kept)
-        trained_weights.write(self.pairs(), modules)
+        named = dict(self._model.named_buffers())
+        for name, value in buffers.items():
+            if name in named and named[name].shape == value.shape:
+                named[name].copy_(value)
+        write(self.pairs(), self._model.modules())
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
@@ -109,22 +112,13 @@ class WeightAverage(Part):
         Args:
             loader: minibatches, or tuples that begin with them, from which the statistics of
                 BatchNorm are computed anew; without one their own averages are used.
-
-        Raises:
-            TypeError: if there is a loader and the optimizer was given no model to run.
         """
-        if loader is not None and self._model is None:
-            raise TypeError(
-                f"{self._owner}.averaged(loader) must know the model to compute the statistics of "
-                f"BatchNorm, got none: write {self._owner}(..., model=model)"
-            )
         with self.put_aside().shown():
             if loader is not None:
-                assert self._model is not None
                 recalibrate(self._model, loader, self._frozen)
             yield
 
-    def pairs(self) -> trained_weights.Pairs:
+    def pairs(self) -> Pairs:
         """Return weights and statistics with their averages; what has none is not among them."""
         return list(zip(self._tensors(), self._means, strict=False))
 
@@ -136,7 +130,7 @@ class WeightAverage(Part):
 
     def _note_frozen(self) -> None:
         """Note the layers that are kept in evaluation mode while the model is trained."""
-        if self._model is not None and self._model.training:
+        if self._model.training:
             self._frozen = {layer for layer in self._layers or () if not layer.training}
 
     def _tensors(self) -> list[Tensor]:
@@ -148,7 +142,7 @@ class WeightAverage(Part):
 
     def _find_layers(self) -> None:
         if self._layers is None or len(self._means) == 0:
-            self._layers = [] if self._model is None else _norms(self._model)
+            self._layers = _norms(self._model)
 
     def _statistics(self) -> list[Tensor]:
         found = [t for layer in self._layers or () for t in (layer.running_mean, layer.running_var)]
@@ -178,22 +172,21 @@ class WeightAverage(Part):
         }
         return {"average": average}
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse a state that does not fit."""
-        means = (state.get("average") or {}).get("means", [])
-        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), means))
-        if given != own[: len(given)]:
-            raise ValueError(
-                f"{self._owner}.load_state_dict: the average must be one of the same weights and "
-                f"BatchNorm layers, here {len(own)} tensors, got {len(given)} of other shapes; is "
-                "a model given here and not there?"
-            )
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, if an average was kept there."""
+        """Continue where ``state_dict`` was taken, if an average was kept there.
+
+        Raises:
+            StateError: if it is the average of another model.
+        """
         saved = state.get("average")
         if saved is None:
             return
+        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), saved["means"]))
+        if given != own[: len(given)]:
+            raise StateError(
+                f"{self._owner}.load_state_dict: the average must be one of the same weights and "
+                f"BatchNorm layers, here {len(own)} tensors, got {len(given)} of other shapes"
+            )
         self.count = saved["count"]
         self._means = [
             mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
@@ -230,13 +223,13 @@ def recalibrate(
     layers = [layer for layer in _norms(model) if layer not in frozen]
     if not layers:
         return
-    modules = modules_of(model)
+    modules = list(model.modules())
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     momenta = [layer.momentum for layer in layers]
     start = RandomState.capture()
     try:
-        flags = guards.Flags(modules)
-        with guards.kept(flags):
+        flags = Flags(modules)
+        with kept(flags):
             flags.evaluate()
             for layer in layers:
                 layer.reset_running_stats()
