@@ -247,7 +247,7 @@ def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():
             x, y = inputs(opt.steps)
             opt.step(lambda x=x, y=y: functional.mse_loss(model(x), y))
 
-    with pytest.warns(UserWarning, match="too few for a race|back to the averaged weights"):
+    with pytest.warns(UserWarning, match=r"too few for a race|back to the averaged weights"):
         step_until_it_breaks()
     assert torch.equal(model.weight, first)
     assert opt.lr == pytest.approx(0.25e12)
