@@ -46,11 +46,10 @@ def without_gradients_rejecting(net):
     return StochasticSA(net, radius=1e30, temperature=0.0)
 
 
-FAST = [(adamw, "closure"), (rejecting, "record")]
+FAST = [(adamw, "closure"), (rejecting, "closure with backward")]
 CASES = [
     *FAST,
     (adamw, "closure with backward"),
-    (adamw, "record"),
     (rejecting, "closure"),
     (as_published, "closure"),
     (comparing, "closure"),
