@@ -90,7 +90,7 @@ def test_it_is_the_race_that_is_run_by_hand(
     net = make_net()
     base = make_base(net, kind)
     runs = copies(net, base, rates)
-    opt = SelfTuner(base, model=net, neighborhood=grid(lr=rates), warmup=0)
+    opt = SelfTuner(base, net, neighborhood=grid(lr=rates), warmup=0)
     batches = make_batches(200)
     start = torch.get_rng_state()
     made = race_through(opt, way(opt, loss_function(net)), batches)
@@ -114,7 +114,8 @@ def test_an_arm_that_breaks_is_dropped_at_once_and_leaves_no_trace(make_batches,
     weight = nn.Parameter(torch.ones(4))
     own = nn.Parameter(torch.ones(4))
     rates = grid(lr=[0.1, 1e30, 1e-4])
-    opt = SelfTuner(torch.optim.SGD([weight], lr=0.1), neighborhood=rates, warmup=0)
+    raced = torch.optim.SGD([weight], lr=0.1)
+    opt = SelfTuner(raced, nn.ParameterList([weight]), neighborhood=rates, warmup=0)
     base = torch.optim.SGD([own], lr=0.1)
     race_through(opt, lambda x, y: opt.step(lambda: weight.square().sum()), make_batches(200))
     (info,) = opt.races
@@ -136,7 +137,7 @@ def test_a_minibatch_on_which_no_arm_has_a_finite_loss_counts_for_nobody(
     for spoilt in ((), (3, 7)):
         torch.manual_seed(0)
         net = make_net()
-        opt = SelfTuner(make_base(net, "adamw"), neighborhood=grid(lr=[0.01, 0.02]))
+        opt = SelfTuner(make_base(net, "adamw"), net, neighborhood=grid(lr=[0.01, 0.02]))
         batches = make_batches(300)
         for at in spoilt:
             batches.insert(at, None)

@@ -209,7 +209,7 @@ def check_with(picture, name, dtype, frozen, cplx, groups, steps, tries):
     check_that_a_rejection_is_a_plain_backward(model, base, x, 3.0, picture, tries)
 
 
-@pytest.mark.parametrize("steps", [0, 1, 2])
+@pytest.mark.parametrize("steps", [0, 2])
 @pytest.mark.parametrize("name", BASES)
 def test_with_every_base(name, steps, picture):
     model, base = build(name, BASES[name], torch.float32, False, False, 1)
@@ -247,15 +247,15 @@ def test_a_base_that_writes_into_gradients_later_is_noticed(picture):
 @pytest.mark.parametrize("foreach", [False, True])
 def test_gradients_stay_the_same_objects(foreach, net, loss_of, bits):
     base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, nesterov=True, foreach=foreach)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(lr=[1e4, 0.1]), temperature=0.0)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e4, 0.1]), temperature=0.0)
+    compute_loss = tuner.record(loss_of)
     verdicts = set()
     for _ in range(10):
         tuner.zero_grad()
-        loss = loss_of()
-        loss.backward()
+        compute_loss().backward()
         objects = [p.grad for p in net.parameters()]
         values = bits(objects)
-        tuner.step(loss=loss, probe=loss_of)
+        tuner.step()
         assert all(p.grad is g for p, g in zip(net.parameters(), objects, strict=True))
         if not tuner.last_step.accepted or not foreach:
             assert bits(objects) == values
@@ -268,7 +268,7 @@ class BrokenError(Exception):
 
 
 @pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
-@pytest.mark.parametrize("way", ["closure", "loss", "objective"])
+@pytest.mark.parametrize("way", ["closure", "record", "objective"])
 def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, batch, picture):
     x, y = batch
     models = [make_net(), make_net()]
@@ -279,7 +279,7 @@ def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, b
     expected = picture(models[0], bases[0])
 
     net = models[1]
-    tuner = EmbeddedTuner(bases[1], model=net, temperature=math.inf)
+    tuner = EmbeddedTuner(bases[1], net, temperature=math.inf)
     original = net.first.weight.detach().clone()
 
     def evaluate():
@@ -295,9 +295,8 @@ def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, b
         elif way == "objective":
             tuner.step(lambda: nn.functional.cross_entropy(net(x), y), objective=evaluate)
         else:
-            loss = evaluate()
-            loss.backward()
-            tuner.step(loss=loss, probe=evaluate)
+            tuner.record(evaluate)().backward()
+            tuner.step()
 
     torch.manual_seed(0)
     with pytest.raises(error):
@@ -338,18 +337,39 @@ def test_an_error_inside_the_step_of_the_base_leaves_no_trace(error, make_net, b
 
 
 def test_many_rejections_in_a_row_change_nothing_and_are_counted(net, batch, bits):
+    """Also after the weights have become those of another kind."""
     x, y = batch
     tuner = SGDSA(net, grid(lr=[1e6]), temperature=0.0)
-    weights = bits(list(net.parameters()))
-    for _ in range(50):
-        tuner.step(lambda: nn.functional.cross_entropy(net(x), y))
-    assert bits(list(net.parameters())) == weights
-    assert tuner.moves.total == (50, 0, 0)
+    for dtype in (torch.float32, torch.float64):
+        net.to(dtype)
+        view = net.first.weight.data.view(-1)
+        weights = bits(list(net.parameters()))
+        for _ in range(20):
+            tuner.step(lambda: nn.functional.cross_entropy(net(x.to(dtype)), y))  # noqa: B023
+        assert bits(list(net.parameters())) == weights
+        assert view.data_ptr() == net.first.weight.data_ptr()
+    assert tuner.moves.total == (40, 0, 0)
 
 
-def test_whoever_shares_the_storage_of_a_weight_sees_the_undo(net, loss_of):
-    view = net.first.weight.data.view(-1)
-    tuner = SGDSA(net, grid(lr=[1e6]), temperature=0.0)
-    tuner.step(loss_of)
-    assert torch.equal(view, net.first.weight.view(-1))
-    assert view.data_ptr() == net.first.weight.data_ptr()
+class Halving(torch.optim.SGD):
+    """Halves the gradients behind autograd's back, but for groups that stand still."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                if group["lr"] > 0:
+                    p.grad.data.mul_(0.5)
+
+
+def test_a_rate_of_zero_does_not_show_what_happens_to_gradients():
+    weight = nn.Parameter(torch.ones(4))
+    tuner = EmbeddedTuner(
+        Halving([weight], lr=0.1), nn.ParameterList([weight]), neighborhood=grid(lr=[0.0, 0.1])
+    )
+    for _ in range(40):
+        calls = iter([1.0, math.nan])
+        tuner.step(lambda calls=calls: (weight**2).sum() * next(calls))
+        assert not tuner.last_step.accepted
+        assert torch.equal(weight.grad, 2 * weight), tuner.last_step.setting

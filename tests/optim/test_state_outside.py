@@ -75,7 +75,7 @@ def test_it_is_refused_and_nothing_has_moved(make, name, net, batch, bits):
     x, y = batch
     tuner = EmbeddedTuner(make(net), model=net, neighborhood=grid(lr=[0.1]), temperature=math.inf)
     before = bits(list(net.parameters()))
-    with pytest.raises(TypeError, match=rf"EmbeddedTuner\(base=...\).*keeps {name}.* elsewhere"):
+    with pytest.raises(TypeError, match=rf"base=.*{name}"):
         tuner.step(lambda: F.cross_entropy(net(x), y))
     assert bits(list(net.parameters())) == before
     assert tuner.moves.total.tried == 0

@@ -16,7 +16,7 @@ def run(steps: int, **options: Any) -> tuple[nn.Module, SelfTuner]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
     base = torch.optim.AdamW(model.parameters())
-    opt = SelfTuner(base, model=model, total_steps=240, **options)
+    opt = SelfTuner(base, model, total_steps=240, **options)
     train(model, opt, steps)
     return model, opt
 
@@ -56,16 +56,9 @@ def test_without_an_average_nothing_happens() -> None:
     opt.eval()
     assert same(state(model), before)
     train(model, opt, 1)
-    tuner = EmbeddedTuner(torch.optim.SGD(model.parameters(), lr=0.1), model=model)
+    tuner = EmbeddedTuner(torch.optim.SGD(model.parameters(), lr=0.1), model)
     tuner.eval()
     tuner.step(lambda: model(torch.ones(2, 4)).square().mean())
-
-
-def test_no_step_meanwhile() -> None:
-    model, opt = run(60)
-    opt.eval()
-    with pytest.raises(RuntimeError, match=r"SelfTuner.step\(\).*between eval\(\) and train\(\)"):
-        train(model, opt, 1)
 
 
 @pytest.mark.parametrize("steps", [4, 60])  # in a race, and after it
@@ -86,16 +79,6 @@ def test_a_checkpoint_that_is_taken_meanwhile_continues_exactly(steps: int) -> N
     assert opt.races == again.races
     with opt.averaged(), again.averaged():
         assert same(state(model), state(other))
-
-
-def test_weights_of_another_model_are_refused() -> None:
-    _, opt = run(60)
-    opt.eval()
-    saved = opt.state_dict()
-    weights = saved["param_groups"][0]["annealtune"]["trained_weights"]
-    del weights["2.bias"]
-    with pytest.raises(ValueError, match="the weights must be those of the same model"):
-        opt.load_state_dict(saved)
 
 
 def checkpoint() -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -148,16 +131,6 @@ def test_statistics_that_a_forward_moves_meanwhile_are_put_back() -> None:
     other, again = run(0)
     again.load_state_dict(saved)
     assert same(state(other), trained)
-
-
-def test_a_state_that_is_refused_ends_no_evaluation() -> None:
-    model, opt = run(60)
-    trained = state(model)
-    opt.eval()
-    with pytest.raises(ValueError, match="parameter group"):
-        opt.load_state_dict({"state": {}, "param_groups": []})
-    opt.train()
-    assert same(state(model), trained)
 
 
 def test_a_copy_that_is_made_meanwhile_has_both() -> None:
