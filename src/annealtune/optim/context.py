@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from annealtune.optim.parameters import gradients_of, parameters_of, weights_are_finite
+from annealtune.optim.parameters import are_finite, gradients_of, parameters_of, trained_of
 from annealtune.optim.ranks import Ranks, Wrappers, unwrapped
 
 
@@ -66,7 +66,7 @@ class Context:
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""
-        return weights_are_finite(self.base)
+        return are_finite(trained_of(self.base))
 
 
 class Part:

@@ -23,6 +23,7 @@ from annealtune.optim.average import WeightAverage, no_average
 from annealtune.optim.context import Context, Part
 from annealtune.optim.minibatch import (
     ClosureMinibatch,
+    DifferentiatesError,
     Intake,
     Minibatch,
     Objective,
@@ -154,6 +155,7 @@ class EmbeddedTuner(OptimizerWrapper):
         tentative = self._tentative
         try:
             test = self._accept_test(closure, objective)
+            self._intake.paused = True  # what is run from here on is this step's own
             training_loss = test.backpropagate()  # L(w) and its gradient v                  (l. 6)
             value = self._checked(test.before())
             draws = self._annealing.rng.getstate() if test.waits else None
@@ -174,6 +176,8 @@ class EmbeddedTuner(OptimizerWrapper):
             self._probe.end()
             tentative.recover()  # leave no trace of a step that was cut off
             raise
+        finally:
+            self._intake.paused = False
 
     @property
     def steps(self) -> int:
@@ -249,7 +253,7 @@ class EmbeddedTuner(OptimizerWrapper):
         about = self._annealing.whereabouts() if self._ranks.count > 1 else ()
         compared = objective, self._judge
         return AcceptTest(
-            self._context, self._intake, self._probe, minibatch, *compared, about, self._can_wait()
+            self._context, self._probe, minibatch, *compared, about, waits=self._can_wait()
         )
 
     def _can_wait(self) -> bool:
@@ -396,7 +400,6 @@ class AcceptTest:
 
     Args:
         context: the run.
-        intake: remembers nothing of what is evaluated here.
         probe: evaluates.
         minibatch: with its loss.
         objective: what is compared instead, if anything.
@@ -409,12 +412,12 @@ class AcceptTest:
     def __init__(
         self,
         context: Context,
-        intake: Intake,
         probe: Probe,
         minibatch: Minibatch,
         objective: Objective | None,
         judge: Judge | None,
         about: tuple[object, ...],
+        *,
         waits: bool,
     ) -> None:
         self._context = context
@@ -422,7 +425,6 @@ class AcceptTest:
         self.waits = waits and objective is None and judge is None and self._ranks.count == 1
         self._number = unread if self.waits else scalar
         self._about = about
-        self._intake = intake
         self._probe = probe
         self._minibatch = minibatch
         self._objective = objective
@@ -433,8 +435,7 @@ class AcceptTest:
     def backpropagate(self) -> Any:
         """Return the loss with its gradient in place, whatever of that the closure does itself."""
         owner, minibatch = self._context.owner, self._minibatch
-        with self._intake.silence():
-            minibatch.first()
+        minibatch.first()
         compared = minibatch.compared()
         self._loss = self._number(owner, "closure", compared)
         judged = self._judged_parts(getattr(minibatch, "result", None))
@@ -501,19 +502,23 @@ class AcceptTest:
         return (before if math.isfinite(loss) else loss), after
 
     def _measure(self) -> Tensor | float:
+        try:
+            return self._measured()
+        except DifferentiatesError:  # found out once
+            self._probe.differentiates = True
+            return self._measured()
+
+    def _measured(self) -> Tensor | float:
         minibatch, objective, owner = self._minibatch, self._objective, self._context.owner
-        skips = objective is None and minibatch.calls_backward
         is_other = objective is not None
-        with (
-            self._intake.silence(),
-            self._probe.replay(minibatch.start, weights=is_other, skips_backward=skips),
-        ):
+        is_closure = not is_other and isinstance(minibatch, ClosureMinibatch)
+        with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
             if objective is not None:
                 return scalar(owner, "objective", objective())
             result = minibatch.evaluate()
             judged = self._judged_parts(result)
-            is_closure = isinstance(minibatch, ClosureMinibatch) and isinstance(result, tuple)
-            value = self._number(owner, "closure", result[0] if is_closure else result)
+            loss = result[0] if isinstance(result, tuple) else result
+            value = self._number(owner, "closure", loss)
             if judged and math.isfinite(value):
                 value = self._judged(*judged)
             return value

@@ -66,6 +66,9 @@ class LossWatch:
         sign: -1 where the loss is maximized.
         measures: whether the loss measures progress; else it may rise as it likes.
 
+    Attributes:
+        steps: since it was read.
+
     Example:
         >>> watch = LossWatch()
         >>> for loss in (2.0, 2.5, 1.5, 2.0, 2.0, 2.5, 1.5, 2.0):
@@ -82,7 +85,7 @@ class LossWatch:
     def start_again(self) -> None:
         """Forget the losses seen so far."""
         self._unread: list[Tensor] = []
-        self._steps = 0
+        self.steps = 0
         self._start: float | None = None
         self._lowest = math.inf
         self._deviation = 0.0
@@ -90,16 +93,11 @@ class LossWatch:
     def see(self, losses: list[Tensor]) -> None:
         """Take in the losses of one step, unread."""
         self._unread += losses
-        self._steps += 1
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to read them."""
-        return self._steps >= EVERY
+        self.steps += 1
 
     def look(self) -> Look | None:
         """Read the losses and judge them; None if there was none."""
-        unread, self._unread, self._steps = self._unread, [], 0
+        unread, self._unread, self.steps = self._unread, [], 0
         if not unread:
             return None
         # Those of a checkpoint may lie elsewhere; half precision is read in single.
@@ -139,7 +137,7 @@ class LossWatch:
         """Return everything; reading the unread losses is left to whoever loads it."""
         return {
             "unread": [loss.clone() for loss in self._unread],
-            "steps": self._steps,
+            "steps": self.steps,
             "start": self._start,
             "lowest": self._lowest,
             "deviation": self._deviation,
@@ -148,7 +146,7 @@ class LossWatch:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._unread = list(state["unread"])
-        self._steps = state["steps"]
+        self.steps = state["steps"]
         self._start = state["start"]
         self._lowest = state["lowest"]
         self._deviation = state["deviation"]
@@ -175,6 +173,8 @@ class LossGuard(Part):
     Attributes:
         average: the average.
         cuts: how often the rate was cut.
+        doubt: losses here and at the average, where the run may have diverged: minibatches are
+            computed at the average too, for `weigh`.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class LossGuard(Part):
         self.cuts = 0
         self._returns = 0
         self._sound = 0  # looks in a row
-        self._doubt: tuple[list[float], list[float]] | None = None  # losses here and at the average
+        self.doubt: tuple[list[float], list[float]] | None = None
         self.average = WeightAverage(context.owner, context.base, context.model, latest=not average)
 
     @property
@@ -210,11 +210,6 @@ class LossGuard(Part):
     def share(self) -> float:
         """The part of the rate that is left."""
         return _CUT**self.cuts
-
-    @property
-    def doubts(self) -> bool:
-        """Whether minibatches are to be computed at the average too, for `weigh`."""
-        return self._doubt is not None
 
     def begin(self) -> None:
         """Take in the weights that the run goes on from.
@@ -244,7 +239,7 @@ class LossGuard(Part):
             NonFiniteLossError: if a loss is not finite and the run may not go back any more.
         """
         self._watch.see(losses)
-        if not self._watch.is_due:
+        if self._watch.steps < EVERY:
             return True
         look = self._watch.look()
         if look is None:
@@ -261,7 +256,7 @@ class LossGuard(Part):
             return False
         if look is not None and look.is_high:
             return not self._has_diverged(look.loss, step, rate)
-        self._doubt = None
+        self.doubt = None
         self._sound += 1
         if self._keep(left):
             self._history.say(step, "the running statistics of BatchNorm broke: they begin anew")
@@ -273,26 +268,26 @@ class LossGuard(Part):
 
     def weigh(self, loss: float, at_average: float) -> None:
         """Take in the loss of one minibatch at the present weights and at the average."""
-        assert self._doubt is not None
+        assert self.doubt is not None
         if can_be_summed(loss) and can_be_summed(at_average):
-            self._doubt[0].append(self._sign * loss)
-            self._doubt[1].append(self._sign * at_average)
+            self.doubt[0].append(self._sign * loss)
+            self.doubt[1].append(self._sign * at_average)
 
     def end(self, step: int, rate: float) -> None:
         """Leave no broken weights behind at the last step of a plan: nobody looks after it."""
         if not self._context.weights_are_finite():
             self._go_back_from_nan(step, rate)
-        elif not self.doubts:
+        elif self.doubt is None:
             self.average.add(0.0)  # the rate has decayed: these are the weights to keep
         self.average.heal()
 
     def _has_diverged(self, loss: float, step: int, rate: float) -> bool:
         """Tell, after a second look that is too high, whether the weights are to blame."""
-        if self._doubt is None:
-            self._doubt = ([], [])  # these weights are not taken for safe; wait for the evidence
+        if self.doubt is None:
+            self.doubt = ([], [])  # these weights are not taken for safe; wait for the evidence
             return False
-        here, there = self._doubt
-        self._doubt = None
+        here, there = self.doubt
+        self.doubt = None
         if len(here) > 1 and paired_difference(here, there).is_clear and self.cuts < _MOST_CUTS:
             self._go_back(loss, step, rate, is_cut=True)
             return True
@@ -316,7 +311,7 @@ class LossGuard(Part):
         self.cuts += is_cut
         self._returns += 1
         self._sound = 0
-        self._doubt = None
+        self.doubt = None
         self.average.put_all(self._buffers)
         self._context.base.state.clear()
         # Some bases count their steps in the groups: what has moved since the last look starts
@@ -352,7 +347,7 @@ class LossGuard(Part):
             "cuts": self.cuts,
             "returns": self._returns,
             "sound": self._sound,
-            "doubt": None if self._doubt is None else [list(losses) for losses in self._doubt],
+            "doubt": None if self.doubt is None else [list(losses) for losses in self.doubt],
             "options": copy.deepcopy(self._options),
             **self.average.state_dict(),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
@@ -363,10 +358,11 @@ class LossGuard(Part):
         """Continue where ``state_dict`` was taken."""
         state = state["guard"]
         self._watch, self.average = copy.copy(self._watch), copy.copy(self.average)
+        self.average.pending = ""  # if it was shown, that is over
         self._watch.load_state_dict(state["watch"])
         self.cuts, self._returns, self._sound = state["cuts"], state["returns"], state["sound"]
         doubt = state["doubt"]
-        self._doubt = None if doubt is None else (list(doubt[0]), list(doubt[1]))
+        self.doubt = None if doubt is None else (list(doubt[0]), list(doubt[1]))
         self._options = copy.deepcopy(state["options"])
         self.average.load_state_dict(state)
         self._buffers = dict(state["buffers"])

@@ -18,6 +18,7 @@ import numbers
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -43,6 +44,7 @@ Objective = Callable[[], Any]
 ProbeMode = Literal["train", "eval"]
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
+_READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
 class Autocast(NamedTuple):
@@ -133,11 +135,9 @@ class Minibatch:
         start: the random state before its first forward.
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
         is_repeatable: whether it can be computed again.
-        calls_backward: whether `evaluate` calls ``backward`` by itself.
     """
 
     is_repeatable = False
-    calls_backward = False
     scale: float | None = None
     start = RandomState(torch.empty(0))
 
@@ -205,25 +205,25 @@ class ClosureMinibatch(Minibatch):
         return self._run()
 
     def evaluate(self) -> Any:
-        """Run it again as it is: it may differentiate for the sake of its loss."""
-        with torch.enable_grad():
-            return self._closure()
+        """Run it again."""
+        return self._closure()
 
     def _run(self) -> Tensor:
-        parameters = self._context.parameters
         # The tensors themselves are held: the address of one that is gone may be used again.
-        before = [(p.grad, None if p.grad is None else p.grad._version) for p in parameters]
+        before = []
+        for p in parameters_of(self._context.base):
+            gradient = p.grad
+            before.append((p, gradient, None if gradient is None else gradient._version))
         with torch.enable_grad():
             result = self._closure()
         self.result = result
         loss = result[0] if isinstance(result, tuple) and result else result
         detached = as_loss(self._context.owner, "closure", loss)
-        made = any(
-            p.grad is not None and (p.grad is not gradient or p.grad._version != version)
-            for p, (gradient, version) in zip(parameters, before, strict=True)
-        )
-        del before
-        self.calls_backward = made
+        made = False
+        for p, gradient, version in before:
+            if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
+                made = True
+        del before, gradient
         if not made:
             self._differentiate(loss)
         return detached
@@ -290,12 +290,12 @@ class RecordedMinibatch(Minibatch):
 
     def _sum(self, losses: list[Tensor]) -> Tensor:
         scale = 1.0 if self.scale is None else self.scale
-        parts = [
-            loss.reshape(()) * (call.factor.reshape(()) / scale)
-            for call, loss in zip(self._calls, losses, strict=True)
-            if call.factor is not None
-        ]
-        return functools.reduce(torch.add, parts)
+        total: Any = None
+        for call, loss in zip(self._calls, losses, strict=True):
+            assert call.factor is not None
+            part = loss.reshape(()) * (call.factor.reshape(()) / scale)
+            total = part if total is None else total + part
+        return total  # type: ignore[no-any-return]
 
 
 class Intake:
@@ -447,11 +447,9 @@ class Intake:
 
     def _note_own_gradients(self) -> None:
         """Hear that the gradients were made by us, for a closure that did not."""
-        self._own_gradients = [
-            (p, id(p.grad), p.grad._version)
-            for p in parameters_of(self._context.base)
-            if p.grad is not None
-        ]
+        for p in parameters_of(self._context.base):
+            if p.grad is not None:
+                self._own_gradients.append((p, id(p.grad), p.grad._version))
 
     def _drop_own_gradients(self) -> None:
         """Free them before the next forward, unless somebody has touched them since."""
@@ -521,21 +519,35 @@ class _NoticeDDP:
         return {**self.__dict__, "_handle": None}
 
 
-class _SkipBackward(TorchFunctionMode):
+class DifferentiatesError(RuntimeError):
+    """A closure needs gradients to compute its loss, so that it must be run as it is."""
+
+
+class _WithoutBackward(TorchFunctionMode):
     """Skip ``backward``, which a closure may call itself: the gradient that counts is made.
 
-    A closure that clips or logs gradients after it finds zeros.
+    A closure that clips or logs gradients after its ``backward`` finds zeros, made when it looks.
+
+    Raises:
+        DifferentiatesError: if it differentiates for the sake of its loss, as a gradient penalty or
+            adversarial training does.
     """
 
     def __init__(self, gradients: Gradients) -> None:
         super().__init__()
         self._gradients = gradients
+        self._skipped = False
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if func in _BACKWARD:
-            return self._gradients.show_zeros()
+            self._skipped = True
+            return None
+        if func is torch.autograd.grad or (
+            self._skipped and func == _READ_GRADIENT and not self._gradients.show_zeros(args[0])
+        ):
+            raise DifferentiatesError("the closure differentiates to compute its loss")
         return func(*args, **(kwargs or {}))
 
 
@@ -550,6 +562,9 @@ class Probe:
         context: the run.
         mode: ``"train"`` evaluates the model as it is, ``"eval"`` in evaluation mode.
 
+    Attributes:
+        differentiates: whether closures need gradients to compute their loss.
+
     Raises:
         ValueError: if the mode is unknown.
     """
@@ -561,18 +576,20 @@ class Probe:
             )
         self._context = context
         self.mode = mode
+        self.differentiates = False
         self._kept = Buffers(())  # their copies, allocated once
         # Of the evaluation under way: its modules, what puts everything back, what skips backward.
         self._evaluated: list[nn.Module] | None = None
         self._put_back: tuple[Callable[[], None], ...] = ()
-        self._skip: _SkipBackward | None = None
+        self._skip: _WithoutBackward | None = None
 
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
         try:
-            skip = self._skip = _SkipBackward(Gradients(()))
-            self._begin(self._context.modules)
+            modules = self._context.modules
+            self._begin(modules)
+            skip = self._skip = _WithoutBackward(Gradients(self._parameters(modules)))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -580,7 +597,7 @@ class Probe:
 
     @contextlib.contextmanager
     def replay(
-        self, start: RandomState, *, weights: bool = False, skips_backward: bool = False
+        self, start: RandomState, *, weights: bool = False, closure: bool = False
     ) -> Iterator[None]:
         """Evaluate from the random state ``start``; afterwards everything is as before.
 
@@ -590,8 +607,10 @@ class Probe:
             start: random state of the first forward.
             weights: whether weights are put back too, at the price of a copy: a closure only reads
                 them, a function that somebody wrote for the accept test may try others.
-            skips_backward: whether the function calls ``backward``, which costs and changes
-                nothing.
+            closure: whether it is one, written for training, that calls ``backward`` by itself.
+
+        Raises:
+            DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
         modules = self._context.modules
         parameters = self._parameters(modules)
@@ -606,13 +625,11 @@ class Probe:
                 self._begin(modules, *kept)
                 gradients.put_aside()
                 start.restore()
-                with torch.no_grad():
-                    if skips_backward:
-                        self._skip = _SkipBackward(gradients)
-                        with self._skip:
-                            yield
-                    else:
-                        yield
+                mode: AbstractContextManager[Any] = contextlib.nullcontext()
+                if closure and not self.differentiates:
+                    mode = self._skip = _WithoutBackward(gradients)
+                with torch.set_grad_enabled(closure and self.differentiates), mode:
+                    yield
             finally:
                 self.end()
         except BaseException:
@@ -705,6 +722,8 @@ def as_loss(owner: str, argument: str, value: Any) -> Tensor:
         return torch.tensor(scalar(owner, argument, value), dtype=torch.float64)
     if value.numel() != 1:
         raise _no_scalar(owner, argument, value)
+    if value.is_complex() or value.dtype is torch.bool:
+        raise TypeError(f"{owner}.step({argument}): the loss must be a scalar, got {value!r}")
     return value.detach()
 
 

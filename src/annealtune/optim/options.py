@@ -92,39 +92,42 @@ class GroupRates(Part):
         if len(groups) > len(self._ratios):
             added = groups[len(self._ratios) :]
             self._ratios = [*self._ratios, *(self._given(g) / self._largest for g in added)]
-        return [
-            ratio * float(group.get("lr_scale", 1.0))
-            for ratio, group in zip(self._ratios, groups, strict=True)
-        ]
+        multiples = []
+        for ratio, group in zip(self._ratios, groups, strict=True):
+            scale = group.get("lr_scale", 1.0)
+            multiples.append(ratio if scale == 1.0 else ratio * float(scale))
+        return multiples
 
     def claim(self) -> None:
         """Note the rates as they are: nobody else may change them from here on."""
         self._left = self._present()
 
-    def release(self) -> None:
+    def renew(self) -> None:
         """Let them be changed until they are claimed again."""
         self._left = None
 
-    renew = release
-
     def refuse_others(self) -> None:
-        """Refuse whoever else writes the rate."""
+        """Refuse whoever else writes the rate; from here on it may be written."""
+        left, self._left = self._left, None  # an interrupted step leaves rates that are ours too
         present = self._present()
-        scheduled = [group for group in self._base.param_groups if "initial_lr" in group]
-        if scheduled or (self._left is not None and self._left != present):
+        if present is None or (left is not None and left != present):
             raise ValueError(
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
                 "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
-                f"the last step: {self._left} became {present}. Take the scheduler away, also "
+                f"the last step: {left} became {present}. Take the scheduler away, also "
                 "that of a framework; the rate falls by itself if total_steps=... is given"
             )
 
-    def _present(self) -> list[Any]:
-        # A rate in a tensor is not read: that would wait for the device.
-        return [
-            id(group["lr"]) if isinstance(group["lr"], Tensor) else group["lr"]
-            for group in self._base.param_groups
-        ]
+    def _present(self) -> list[Any] | None:
+        """Return the rates as they are; None if a scheduler has marked a group."""
+        rates = []
+        for group in self._base.param_groups:
+            if "initial_lr" in group:
+                return None
+            rate = group["lr"]
+            # A rate in a tensor is not read: that would wait for the device.
+            rates.append(id(rate) if isinstance(rate, Tensor) else rate)
+        return rates
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ratios: those of groups that were added later cannot be found again."""
@@ -209,10 +212,13 @@ class Controls:
 
     def note(self) -> None:
         """Note what the groups hold, to find out who else writes there."""
-        self._left = [
-            (group, [_known(group[option]) for option in self._options])
-            for group in self._base.param_groups
-        ]
+        self._left = []
+        for group in self._base.param_groups:
+            left = []
+            for option in self._options:
+                value = group[option]
+                left.append(value if isinstance(value, float | int) else plain(value))
+            self._left.append((group, left))
 
     def refuse_schedulers(self) -> None:
         """Refuse whoever else writes into an option that is picked anew at every step.
@@ -247,11 +253,6 @@ class Controls:
                 part["lr"] *= multiple
             parts.append((group, part))
         return parts
-
-
-def _known(value: Any) -> Any:
-    """Return an option as a plain number; to read one that is plain takes no call."""
-    return value if isinstance(value, float | int) else plain(value)
 
 
 def _around_the_largest_rate(owner: str, base: Optimizer) -> Neighborhood:

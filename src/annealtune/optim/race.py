@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import operator
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -483,13 +484,15 @@ class Race:
         self.arms.unseal()  # and so it stays where the step is interrupted
         first = self.arms.in_model
         losses: dict[int, float] = {}
+        modules = self._context.modules
+        has_buffers = any(map(operator.attrgetter("_buffers"), modules))
         others = Gradients(self._other_parameters())
         try:
             for arm in sorted(self.standings.live, key=first.__ne__):  # the one in the model first
                 self.arms.switch_to(arm)
                 if arm != first:
                     others.put_aside()  # of parameters that another optimizer trains
-                    before = Buffers(self._context.model.modules())
+                    before = Buffers(modules) if has_buffers else None
                 loss = minibatch.compared() if arm == first else minibatch.again()
                 mean = self._context.ranks.mean(float(loss), self.standings.minibatches, arm)
                 losses[arm] = self._sign * mean

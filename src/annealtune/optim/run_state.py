@@ -174,7 +174,9 @@ class Flags:
     """
 
     def __init__(self, modules: list[nn.Module]) -> None:
-        self._flags = [(module, module.training, vars(module).get("train")) for module in modules]
+        self._flags: list[tuple[nn.Module, bool, Any]] = []
+        for module in modules:
+            self._flags.append((module, module.training, vars(module).get("train")))
 
     def evaluate(self) -> None:
         """Switch to evaluation; ``train()``, with which many closures begin, does nothing then."""
@@ -209,11 +211,14 @@ class Gradients:
         for t, _ in self._gradients:
             t.grad = None
 
-    def show_zeros(self) -> None:
-        """Give zeros to those tensors that had a gradient and have none now."""
+    def show_zeros(self, tensor: Tensor) -> bool:
+        """Give zeros to a tensor that had a gradient and has none; tell if it is one of ours."""
         for t, gradient in self._gradients:
-            if gradient is not None and t.grad is None:
-                t.grad = torch.zeros_like(t)
+            if t is tensor:
+                if gradient is not None and t.grad is None:
+                    t.grad = torch.zeros_like(t)
+                return True
+        return False
 
     def put_back(self) -> None:
         """Make them what they were."""
@@ -463,7 +468,7 @@ class _Exchange:
     """
 
     parts: int = 0
-    moved: Tensor = dataclasses.field(default_factory=lambda: torch.empty(0))
+    moved: Tensor | None = None
     incoming: dict[str, Any] | None = None
     outgoing: dict[str, Any] | None = None
 
@@ -525,6 +530,7 @@ class RunState:
                 case 1:
                     ours.copy_(theirs)
                 case _:
+                    assert exchange.moved is not None
                     theirs.copy_(exchange.moved)
             exchange.parts += 1
         if exchange.incoming is None:
@@ -556,7 +562,7 @@ class RunState:
     def include(self, group: dict[str, Any]) -> None:
         """Take in a group that was added to the base; its weights are the same in every state."""
         self._weights += [self._stored(p) for p in group["params"]]
-        options = copy.deepcopy(_options(group))
+        options = copy.deepcopy({key: group[key] for key in group.keys() - {"params"}})
         self._kept["options"].append(
             _map_tensors(options, self._to_host) if self._on_host else options
         )
@@ -683,15 +689,17 @@ def _storage(tensor: Tensor) -> int:
     return values.untyped_storage().data_ptr() or id(tensor)
 
 
-def _options(group: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in group.items() if key != "params"}
-
-
 def _optimizer_part(base: Optimizer) -> dict[str, Any]:
     """Return the optimizer's state by the numbers of its parameters, and its options."""
-    numbers = {p: n for n, p in enumerate(parameters_of(base))}
-    state = {numbers.get(key, key): entry for key, entry in base.state.items()}
-    return {"state": state, "options": list(map(_options, base.param_groups))}
+    parameters = parameters_of(base)
+    numbers = dict(zip(parameters, range(len(parameters)), strict=True))
+    state: dict[Any, Any] = {}
+    for key, entry in base.state.items():
+        state[numbers.get(key, key)] = entry
+    options = list(map(dict, base.param_groups))
+    for group in options:
+        del group["params"]
+    return {"state": state, "options": options}
 
 
 def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:

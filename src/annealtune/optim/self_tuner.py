@@ -154,11 +154,14 @@ class SelfTuner(OptimizerWrapper):
         run.check_undisturbed()
         again = run.phase.repeats(run, is_known=closure is not None or run.intake.records)
         minibatch = run.intake.take(closure, again=again)
-        with run.intake.silence():
+        try:
+            run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
             if isinstance(run.phase, Waiting):
                 run.go_on(run.phase.begun(run))  # the first race, once there is a gradient
             run.go_on(run.phase.step(run, minibatch, losses))
+        finally:
+            run.intake.paused = False
         run.steps += 1
         run.rates.claim()
         return minibatch.returned
@@ -295,7 +298,7 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing or self._run.guard.doubts:
+        if self.is_racing or self._run.guard.doubt is not None:
             self._intake.begin_replays()
         else:
             self._intake.end_replays()
@@ -345,9 +348,10 @@ class Run(Part):
 
     def go_on(self, phase: Waiting | Racing | Holding) -> None:
         """Be in a phase from here on."""
-        self.phase = phase
-        if isinstance(phase, Holding):
-            phase.enter(self)
+        if phase is not self.phase:
+            self.phase = phase
+            if isinstance(phase, Holding):
+                phase.enter(self)
 
     def check_undisturbed(self) -> None:
         """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
@@ -360,7 +364,6 @@ class Run(Part):
                 f"step() was called more than total_steps={self.plan.total_steps} times: the rate "
                 "stays where the plan ended; give the true total_steps=..., or none",
             )
-        self.rates.release()  # an interrupted step leaves rates that are ours too
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of steps, and the phase."""
@@ -495,6 +498,7 @@ class Holding:
         self, setting: Setting, began: int, warm_up: int, *, has_entered: bool = False
     ) -> None:
         self.setting = setting
+        self._rate = rate_of(setting)
         self.began = began
         self.warm_up = warm_up
         self._has_entered = has_entered
@@ -513,13 +517,13 @@ class Holding:
 
     def repeats(self, run: Run, *, is_known: bool) -> bool:
         """Tell whether a minibatch is computed again: where the run may have diverged."""
-        return run.guard.doubts and is_known
+        return run.guard.doubt is not None and is_known
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step, as far as the guard has left it."""
         total, began = run.plan.total_steps, self.began
         share = share_of_rate(run.steps, total, warm_up=self.warm_up, began=began)
-        return rate_of(self.setting) * run.guard.share * share
+        return self._rate * run.guard.share * share
 
     def write(self, run: Run) -> None:
         """Write all of the setting into every group, at the present rate."""
@@ -528,7 +532,7 @@ class Holding:
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Holding:
         """Make one step of the base, unless the guard has to bring the run back."""
         guard, ranks, intake = run.guard, run.context.ranks, run.intake
-        doubted, cuts = guard.doubts, guard.cuts
+        doubted, cuts = guard.doubt is not None, guard.cuts
         if not self._has_entered:  # the step before was interrupted
             self.enter(run)
         if doubted and minibatch.is_repeatable:
@@ -545,9 +549,11 @@ class Holding:
         else:
             self.write(run)
         if guard.cuts > cuts:
-            run.races.note_cut(rate_of(self.setting) * guard.share)
-        if guard.doubts != doubted:
-            intake.begin_replays() if guard.doubts else intake.end_replays()
+            run.races.note_cut(self._rate * guard.share)
+        if doubted and guard.doubt is None:
+            intake.end_replays()
+        elif guard.doubt is not None and not doubted:
+            intake.begin_replays()
         return self
 
     def _weigh(self, run: Run, minibatch: Minibatch) -> None:

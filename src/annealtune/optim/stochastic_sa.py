@@ -274,7 +274,7 @@ class StochasticSA(OptimizerWrapper):
         return minus
 
     def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
-        with self._intake.silence(), self._probe.replay(start, skips_backward=True):
+        with self._intake.silence(), self._probe.replay(start, closure=True):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
         return self._annealing.mean(self._ranks, value, "after")

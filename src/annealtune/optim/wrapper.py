@@ -14,7 +14,7 @@ from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.keeper import Keeper, Look, Score, Which
 from annealtune.optim.minibatch import Function, Intake
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import PutAside, check_named, kept, named_pairs, write_all
+from annealtune.optim.run_state import PutAside, check_named, kept, named_pairs, write
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
@@ -144,6 +144,7 @@ class OptimizerWrapper(Optimizer):
 
         Example:
             >>> import torch
+            >>> from torch import nn
             >>> from annealtune import SGDSA
             >>> model, x = nn.Linear(2, 1), torch.ones(4, 2)
             >>> opt = SGDSA(model, {"lr": [0.1]})
@@ -327,8 +328,6 @@ class OptimizerWrapper(Optimizer):
         if self._evaluation is not None:
             self._evaluation.leave()
             self._evaluation = None
-        if own is not None and _TRAINED in own:
-            write_all(named_pairs(self.base, self.model, own[_TRAINED]), self.model)
 
     def _loaded_parts(self, own: Mapping[str, Any]) -> Callable[[], None]:
         """Build the parts of a state; return what puts them in place, which cannot fail.
@@ -338,8 +337,11 @@ class OptimizerWrapper(Optimizer):
         """
         if own[_CLASS] != self._family:
             raise self._no_state(f"that of {own[_CLASS]!r}")
+        trained = []
         if _TRAINED in own:
             check_named(self._context.owner, self.base, self.model, own[_TRAINED])
+            found = named_pairs(self.base, self.model, own[_TRAINED])
+            trained = [(tensor, value.to(tensor, copy=True)) for tensor, value in found]
         loaded = [copy.copy(part) for part in self._parts]
         for part in loaded:
             part.load_state_dict(own)
@@ -347,6 +349,8 @@ class OptimizerWrapper(Optimizer):
         def put_in_place() -> None:
             for part, new in zip(self._parts, loaded, strict=True):
                 vars(part).update(vars(new))
+            if trained:
+                write(trained, self.model.modules())
 
         return put_in_place
 
