@@ -278,42 +278,6 @@ def test_frozen_statistics_stay(net, make_batches):
         assert net.norm.running_mean.eq(3.0).all()
 
 
-def test_an_autocast_around_it_sees_the_weights_of_the_moment(net, make_batches):
-    x, _ = make_batches(1)[0]
-    tuner = tuned(net)
-    train(net, tuner, make_batches(20))
-    net.eval()
-    with torch.no_grad():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            own = net(x)
-        with tuner.averaged(), torch.autocast("cpu", dtype=torch.bfloat16):
-            averaged = net(x)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            before = net(x)
-            with tuner.averaged():
-                within = net(x)
-            after = net(x)
-    assert torch.equal(before, own)
-    assert torch.equal(within, averaged)
-    assert torch.equal(after, own)
-    assert not torch.equal(own, averaged)
-
-
-def test_statistics_that_were_frozen_before_a_resume_stay(make_net, make_batches):
-    nets = [make_net(), make_net()]
-    for net in nets:
-        net.norm.eval()
-        net.norm.running_mean.fill_(7.0)
-    first, resumed = (tuned(net) for net in nets)
-    for x, y in make_batches(3):
-        first.step(lambda x=x, y=y: F.cross_entropy(nets[0](x), y))
-    nets[1].load_state_dict(nets[0].state_dict())
-    resumed.load_state_dict(first.state_dict())
-    nets[1].eval()  # as a script does that only evaluates
-    with resumed.averaged([x for x, _ in make_batches(2)]):
-        assert (nets[1].norm.running_mean == 7.0).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_complex_weights_are_averaged_too(dtype):
     weight = nn.Parameter(torch.tensor([1 + 1j], dtype=dtype))

@@ -252,23 +252,6 @@ def test_sharded_weights_are_gathered_anew_after_a_rejection(process_group):
     assert {info.accepted for info in moves} == {True, False}
 
 
-def test_whatever_the_closure_enables_no_graph_is_built(net, batch):
-    """A graph that nobody uses would cost the memory that skipping backward was to save."""
-    x, y = batch
-    tuner = SGDSA(net)
-
-    @torch.enable_grad()
-    def closure():
-        with torch.set_grad_enabled(True), torch.enable_grad():
-            loss = F.cross_entropy(net(x), y)
-            loss.backward()
-            return loss
-
-    tuner.step(closure)
-    assert net.graphs == 1
-    assert torch.is_grad_enabled()
-
-
 def test_gradients_in_a_probe_are_zeros_after_its_backward_and_none_before(net, batch):
     x, y = batch
     seen = []

@@ -65,20 +65,6 @@ def test_counts_are_those_of_a_hand(net, loss_of):
     assert summary.total.improved < summary.total.accepted < 60
 
 
-def test_a_summary_is_of_its_moment_and_nobody_can_change_the_counts(net, loss_of):
-    tuner = SGDSA(net)
-    before = tuner.moves
-    tuner.step(loss_of)
-    assert before.total.tried == 0
-    after = tuner.moves
-    after.settings.clear()
-    assert tuner.moves.total.tried == 1
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        after.total = Count()
-    with pytest.raises(AttributeError):
-        after.total.tried = 7
-
-
 def test_before_the_first_step_there_are_no_rates(net):
     for optimizer in (SGDSA(net), StochasticSA(net)):
         total = optimizer.moves.total

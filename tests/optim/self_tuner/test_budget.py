@@ -26,7 +26,7 @@ def counted_run(total_steps, *, made=None, base=torch.optim.AdamW, **settings):
 
 def share(total_steps):
     """The part of a run that its races may cost, with the patience of a plateau."""
-    return 0.12 if total_steps >= 2000 else 0.24
+    return 0.06 if total_steps >= 2000 else 0.13
 
 
 @pytest.mark.parametrize(
