@@ -80,17 +80,6 @@ def test_a_loss_that_breaks_at_the_tentative_point_is_rejected_whatever_the_judg
     assert torch.equal(net.first.weight, before)
 
 
-def test_a_closure_that_returns_outputs_serves_the_loss_too(make_net, make_batches):
-    one, other = make_net(), make_net()
-    with_outputs, plain = (SGDSA(net, RATES, temperature=0.1) for net in (one, other))
-    for x, y in make_batches(10):
-        start = torch.get_rng_state()
-        with_outputs.step(closure_of(one, x, y))
-        torch.set_rng_state(start)
-        plain.step(lambda x=x, y=y: F.cross_entropy(other(x), y))
-        assert with_outputs.last_step == plain.last_step
-
-
 def test_a_noisy_judge_is_repeated_and_leaves_no_trace_in_the_random_numbers(make_net, batch):
     net, twin = make_net(), make_net()
     x, y = batch
@@ -102,16 +91,6 @@ def test_a_noisy_judge_is_repeated_and_leaves_no_trace_in_the_random_numbers(mak
     torch.set_rng_state(start)
     twin(x)
     assert torch.equal(torch.get_rng_state(), end)
-
-
-def test_a_judge_is_not_asked_about_a_broken_loss(net, batch):
-    x, y = batch
-
-    def judge(outputs, targets):
-        raise AssertionError("asked")
-
-    with pytest.raises(NonFiniteLossError, match="loss"):
-        SGDSA(net, RATES, accept_on=judge).step(closure_of(net, x * math.nan, y))
 
 
 def test_the_error_of_scores_over_positions(net, batch):

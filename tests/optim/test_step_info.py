@@ -42,11 +42,6 @@ def test_a_step_is_described_by_what_was_decided(net, loss_of):
         assert last.outcome == ("accepted" if last.accepted else "rejected")
 
 
-@pytest.mark.parametrize("broken", [math.nan, math.inf, -math.inf])
-def test_a_broken_point_is_no_improvement(broken):
-    assert not info(new_loss=broken, worsening=broken - 1.0).improved
-
-
 def test_counts_are_those_of_a_hand(net, loss_of):
     neighborhood = grid(lr=[50.0, 1.0, 0.1])
     tuner = SGDSA(net, neighborhood, temperature=30.0, seed=1)

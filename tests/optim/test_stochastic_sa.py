@@ -101,13 +101,6 @@ def test_presets(options, radius, temperature, after_two, net):
     assert optimizer.temperature == pytest.approx(after_two)
 
 
-def test_the_floor_of_the_authors_program_is_in_its_own_unit(net):
-    optimizer = StochasticSA(net, preset="paper-code", batch_size=512)
-    for _ in range(2000):
-        optimizer.cool()
-    assert optimizer.temperature == 512 * 1e-10
-
-
 class Weight(nn.Module):
     """One weight; the objective is looked up by its position."""
 

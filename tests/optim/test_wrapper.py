@@ -187,24 +187,6 @@ def test_a_scheduler_of_the_momentum_is_refused_beside_momenta(net, loss_of):
         tuner.step(loss_of)
 
 
-def test_loading_is_no_interference(net, loss_of):
-    tuner = SGDSA(net, temperature=math.inf)
-    tuner.step(loss_of)
-    state = tuner.state_dict()
-    base_state = tuner.base.state_dict()
-    for _ in range(5):
-        tuner.step(loss_of)
-    tuner.load_state_dict(state)
-    tuner.step(loss_of)
-    tuner.base.load_state_dict(base_state)
-    tuner.step(loss_of)
-    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 1.8})
-    tuner.step(loss_of)
-    first, added = (group["lr"] for group in tuner.param_groups)
-    assert first == tuner.last_step.setting["lr"]
-    assert added == first * (1.8 / 0.9)  # the base was made with the first rate of H
-
-
 def scaled_loop(net, tuner, scaler, x, y, overflow=()):
     def loss_of(x, y):
         with torch.autocast("cpu", dtype=torch.bfloat16):

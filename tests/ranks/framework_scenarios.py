@@ -115,8 +115,6 @@ def by_lightning(
     return {**found(module.net, module.tuner), "calls": module.calls}
 
 
-
-
 def by_accelerate(kind: str, accumulate: int = 1) -> dict[str, Any]:
     behave_as_torchrun()
     from accelerate import Accelerator

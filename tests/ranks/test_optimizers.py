@@ -69,8 +69,6 @@ def test_every_way_to_step(world, kind, around, way):
     assert_alike(world(2)("train", **case), scenarios.train(**case))
 
 
-
-
 @pytest.mark.parametrize(
     ("what", "named"),
     [

@@ -198,5 +198,3 @@ def test_a_killed_rank_ends_the_job(tmp_path, whole, world, which):
     assert process.wait(120) != 0
     world(2)("run", out=str(out), **LONG_VALUES)
     assert_same(out, whole)
-
-

@@ -1,7 +1,5 @@
 """Settings of an H as arms: any option of the base, and what stays of the winner."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -50,27 +48,6 @@ def test_an_h_without_rates_races_at_the_centre(make_run, make_batches, race_thr
     assert [dict(s) for s in info.settings] == [{"lr": 0.02, "betas": b} for b in betas]
     assert [g["lr"] for g in opt.param_groups] == pytest.approx([0.02, 0.002])
     assert {g["betas"] for g in opt.param_groups} == {betas[info.winner]}
-
-
-def test_where_every_arm_breaks_the_options_of_the_chosen_one_are_written():
-    """The base has none of the settings; the first of them counts as its own."""
-    weight = nn.Parameter(torch.ones(1))
-    base = torch.optim.SGD([weight], lr=0.1, momentum=0.3)
-    settings = grid(lr=[0.5, 0.4], momentum=[0.9])
-    opt = SelfTuner(base, nn.ParameterList([weight]), neighborhood=settings, warmup=0)
-
-    def train():
-        for factor in (1.0, 1.0, math.nan, math.nan, math.nan, math.nan):
-            if opt.is_racing:
-                opt.step(lambda: weight.sum() * factor)  # noqa: B023
-
-    with pytest.warns(UserWarning, match="broke"):
-        train()
-    assert not opt.is_racing
-    assert opt.races[0].winner is None
-    assert torch.equal(weight, torch.ones(1))
-    group = opt.param_groups[0]
-    assert (group["lr"], group["momentum"]) == (0.5, 0.9)
 
 
 def test_ratios_and_scales_of_groups_are_kept_throughout(make_net, make_batches):

@@ -44,18 +44,6 @@ def test_it_decides(race, sign):
     assert opt.lr == (RATES[0] if sign == 1 else RATES[2])
 
 
-def test_its_values_are_told(race):
-    seen = []
-
-    def objective(net, start):
-        seen.append(distance(net, start))
-        return seen[-1]
-
-    _, opt, _ = race(objective)
-    assert len(seen) == 3
-    assert list(opt.races[0].scores) == sorted(seen)  # by arm: a larger rate goes farther
-
-
 def test_it_may_do_anything_to_the_model(race):
     """Round the weights in place, draw numbers, leave evaluation mode on, move statistics."""
 
@@ -148,18 +136,3 @@ def test_after_a_failure_the_race_can_be_ended(make_run, make_batches):
         train()
     step(*next(batches))
     assert not opt.is_racing
-
-
-def test_it_may_run_in_another_precision_than_the_loss(make_run, make_batches, race_through):
-    """The loss under autocast, the objective without."""
-    held_out = make_batches(1, seed=7)[0]
-
-    def loss_of(x, y, *, narrow=True):
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
-            return F.cross_entropy(net(x).float(), y)
-
-    net, opt, _ = make_run(
-        neighborhood=grid(lr=RATES), objective=lambda: loss_of(*held_out, narrow=False).item()
-    )
-    race_through(opt, lambda x, y: opt.step(lambda: loss_of(x, y)), make_batches(300))
-    assert opt.races[0].reason
