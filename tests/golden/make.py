@@ -18,12 +18,12 @@ import torch
 from torch import nn
 
 from annealtune import SGDSA, EmbeddedTuner, SelfTuner, Shrinking, StochasticSA
-from annealtune.annealing.strategies.registry import STRATEGIES
 
 HERE = Path(__file__).parent
 DECISIONS = 100
 STEPS_PER_EPOCH = 10
 GRID = 256
+STRATEGIES = ("simulated-annealing", "tabu", "variable-neighborhood", "genetic")
 
 
 class Net(nn.Module):
@@ -72,7 +72,9 @@ METHODS = {
         temperature=0.05,
     ),
     **{
-        f"strategy-{name}": lambda net, name=name: EmbeddedTuner(sgd(net), net, strategy=name, epochs=10)
+        f"strategy-{name}": lambda net, name=name: EmbeddedTuner(
+            sgd(net), net, strategy=name, epochs=10
+        )
         for name in STRATEGIES
     },
 }
@@ -82,7 +84,10 @@ RACES = {
     "self-tuner": lambda net: SelfTuner(adamw(net), net, total_steps=4000, around=8.0),
     "self-tuner-sgd": lambda net: SelfTuner(sgd(net), net, total_steps=4000, around=0.5),
     "self-tuner-settings": lambda net: SelfTuner(
-        sgd(net), net, total_steps=1000, neighborhood={"lr": [0.03125, 0.125], "momentum": [0.0, 0.5]}
+        sgd(net),
+        net,
+        total_steps=1000,
+        neighborhood={"lr": [0.03125, 0.125], "momentum": [0.0, 0.5]},
     ),
 }
 

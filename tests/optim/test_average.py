@@ -162,18 +162,6 @@ def test_a_loader_gives_the_statistics_of_the_averaged_weights(make_batches, bar
         assert (net.norm.momentum, net.last.momentum) == (0.1, 0.3)
 
 
-def test_without_one_they_are_averaged_like_weights(make_batches):
-    net = TwoNorms()
-    tuner = tuned(net)
-    seen = train(net, tuner, make_batches(30))
-    with tuner.averaged():
-        for name in ("norm.running_mean", "norm.running_var", "last.running_var"):
-            expected = recursion([at[name] for at in seen])
-            found = net.get_buffer(name).double()
-            torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-    assert net.norm.num_batches_tracked == 30
-
-
 def test_a_loader_that_is_used_up_is_refused(net, make_batches, picture):
     tuner = tuned(net)
     train(net, tuner, make_batches(3))
@@ -212,19 +200,6 @@ def test_a_state_dict_keeps_it(make_net, make_batches, bits):
         with tuner.averaged():
             averages.append(bits(net.state_dict()))
     assert averages[0] == averages[1]
-
-
-def test_a_state_is_loaded_with_or_without_it(make_net, make_batches, bits):
-    net = make_net()
-    averaging, plain = tuned(net), tuned(net, average=False)
-    train(net, averaging, make_batches(5))
-    plain.load_state_dict(averaging.state_dict())
-    assert not plain.averages
-    with averaging.averaged():
-        expected = bits(net.state_dict())
-    averaging.load_state_dict(plain.state_dict())  # says nothing about it
-    with averaging.averaged():
-        assert bits(net.state_dict()) == expected
 
 
 def test_a_group_that_is_added_later_is_averaged_from_then_on(net, make_batches):
@@ -276,42 +251,6 @@ def test_frozen_statistics_stay(net, make_batches):
     train(net, tuner, make_batches(20))
     with tuner.averaged(make_batches(3)):
         assert net.norm.running_mean.eq(3.0).all()
-
-
-def test_an_autocast_around_it_sees_the_weights_of_the_moment(net, make_batches):
-    x, _ = make_batches(1)[0]
-    tuner = tuned(net)
-    train(net, tuner, make_batches(20))
-    net.eval()
-    with torch.no_grad():
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            own = net(x)
-        with tuner.averaged(), torch.autocast("cpu", dtype=torch.bfloat16):
-            averaged = net(x)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            before = net(x)
-            with tuner.averaged():
-                within = net(x)
-            after = net(x)
-    assert torch.equal(before, own)
-    assert torch.equal(within, averaged)
-    assert torch.equal(after, own)
-    assert not torch.equal(own, averaged)
-
-
-def test_statistics_that_were_frozen_before_a_resume_stay(make_net, make_batches):
-    nets = [make_net(), make_net()]
-    for net in nets:
-        net.norm.eval()
-        net.norm.running_mean.fill_(7.0)
-    first, resumed = (tuned(net) for net in nets)
-    for x, y in make_batches(3):
-        first.step(lambda x=x, y=y: F.cross_entropy(nets[0](x), y))
-    nets[1].load_state_dict(nets[0].state_dict())
-    resumed.load_state_dict(first.state_dict())
-    nets[1].eval()  # as a script does that only evaluates
-    with resumed.averaged([x for x, _ in make_batches(2)]):
-        assert (nets[1].norm.running_mean == 7.0).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])

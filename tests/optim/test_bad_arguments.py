@@ -19,149 +19,104 @@ from annealtune import (
 )
 
 NAN, INF = math.nan, math.inf
-LBFGS = torch.optim.LBFGS
 
 
-def sgd(net, **options):
-    return torch.optim.SGD(net.parameters(), **{"lr": 0.1, **options})
+def make(cls, net, **options):
+    if cls is EmbeddedTuner:
+        return EmbeddedTuner(torch.optim.SGD(net.parameters(), lr=0.1), net, **options)
+    return cls(net, **options)
 
 
-def tuner(net, **options):
-    return EmbeddedTuner(sgd(net), net, **options)
-
-
-def groups(net):
-    return [{"params": net.first.parameters(), "odd": 1}, {"params": net.last.parameters()}]
-
-
-# What is done, the class of the error, what its message must name.
-CONSTRUCTIONS = {
-    # the set H
-    "empty H": (lambda net: SGDSA(net, []), ValueError, "settings"),
-    "empty grid": (lambda net: SGDSA(net, grid(lr=[])), ValueError, "settings"),
-    "a setting twice": (lambda net: SGDSA(net, grid(lr=[0.1, 0.1])), ValueError, "lr=0.1"),
-    "unknown option": (lambda net: SGDSA(net, grid(momentun=[1])), ValueError, "momentun"),
-    "option of one group only": (
-        lambda net: EmbeddedTuner(
-            torch.optim.SGD(groups(net), lr=0.1), net, neighborhood=grid(odd=[1, 2])
-        ),
-        ValueError,
-        "'odd'",
+# Values of the wrong kind, and those of the wrong type.
+OPTIONS = {
+    (SGDSA, "neighborhood"): (
+        [[], [{"lr": 1}, {"lr": 1.0}], [{"momentum": 0.9}], [{"lr": 0.1, "nesterov": True}]],
+        [[0.1, 0.2], 0.1, {"lr": 0.1}],
     ),
-    "params as option": (
-        lambda net: tuner(net, neighborhood=grid(params=[1])),
-        ValueError,
-        "'params'",
+    (EmbeddedTuner, "neighborhood"): (
+        [grid(params=[1]), grid(lr=[0.1], maximize=[False, True]), grid(momentun=[0.9])],
+        [7],
     ),
-    "maximize as option": (
-        lambda net: SGDSA(net, grid(lr=[0.1], maximize=[False, True])),
-        ValueError,
-        "'maximize'",
-    ),
-    "negative rate": (lambda net: SGDSA(net, grid(lr=[0.1, -0.1])), ValueError, "lr"),
-    "rate of NaN": (lambda net: SGDSA(net, grid(lr=[NAN])), ValueError, "lr"),
-    "infinite momentum": (
-        lambda net: SGDSA(net, [{"lr": 0.1, "momentum": INF}]),
-        ValueError,
-        "momentum",
-    ),
-    "rate as text": (lambda net: SGDSA(net, grid(lr=["0.1"])), TypeError, "lr"),
-    "one rate for a list": (lambda net: SGDSA(net, grid(lr=0.1)), TypeError, "lr"),
-    "rates for settings": (lambda net: SGDSA(net, [0.1, 0.2]), TypeError, "neighborhood"),
-    "a number for H": (lambda net: tuner(net, neighborhood=7), TypeError, "neighborhood"),
-    "no rate in H": (lambda net: SGDSA(net, grid(momentum=[0.0, 0.9])), ValueError, "lr"),
-    "all settings refused": (
-        lambda net: SGDSA(net, grid(lr=[0.1], nesterov=[True])),
-        ValueError,
-        "nesterov=True",
-    ),
-    "no H and rate 0": (lambda net: EmbeddedTuner(sgd(net, lr=0.0), net), ValueError, "0.0"),
-    # temperature, strategy, length, seed
-    "negative temperature": (lambda net: SGDSA(net, temperature=-1.0), ValueError, "temperature"),
-    "temperature of NaN": (lambda net: tuner(net, temperature=NAN), ValueError, "temperature"),
-    "negative temperature of a preset": (
-        lambda net: SGDSA(net, preset="paper-text", temperature=-2),
-        ValueError,
-        "temperature",
-    ),
-    "temperature as text": (
-        lambda net: StochasticSA(net, temperature="hot"),
-        TypeError,
-        "temperature",
-    ),
-    "a schedule class": (lambda net: SGDSA(net, temperature=Geometric), TypeError, "temperature"),
-    "strategy and temperature": (
-        lambda net: SGDSA(net, strategy=SimulatedAnnealing(1.0), temperature=2.0),
-        ValueError,
-        "strategy",
-    ),
-    "strategy that is none": (lambda net: StochasticSA(net, strategy=1), TypeError, "strategy"),
-    "unknown strategy": (
-        lambda net: StochasticSA(net, strategy="annealing"),
-        ValueError,
-        "'annealing'",
-    ),
-    "strategy of settings without H": (
-        lambda net: StochasticSA(net, strategy="tabu"),
-        TypeError,
-        "strategy",
-    ),
-    "two lengths": (lambda net: SGDSA(net, epochs=3, total_steps=9), ValueError, "total_steps"),
-    "no epochs": (lambda net: SGDSA(net, epochs=0), ValueError, "epochs"),
-    "half a step": (lambda net: tuner(net, total_steps=1.5), TypeError, "total_steps"),
-    "epochs below 0": (
-        lambda net: StochasticSA(net, temperature=1.0, epochs=-1),
-        ValueError,
-        "epochs",
-    ),
-    "seed as text": (lambda net: SGDSA(net, seed="0"), TypeError, "seed"),
-    "seed None": (lambda net: StochasticSA(net, seed=None), TypeError, "seed"),
-    # presets
-    "unknown preset": (lambda net: SGDSA(net, preset="paper"), ValueError, "preset"),
-    "no batch size": (lambda net: SGDSA(net, preset="paper-code"), ValueError, "batch_size"),
-    "batch size 0": (
-        lambda net: StochasticSA(net, preset="paper-code", batch_size=0),
-        ValueError,
-        "batch_size",
-    ),
-    "half a sample": (
-        lambda net: SGDSA(net, preset="paper-code", batch_size=1.5),
-        ValueError,
-        "batch_size",
-    ),
-    # base, model
-    "no optimizer": (lambda net: EmbeddedTuner(net, net), TypeError, "base"),
-    "an optimizer class": (lambda net: EmbeddedTuner(torch.optim.SGD, net), TypeError, "base"),
-    "LBFGS": (lambda net: EmbeddedTuner(LBFGS(net.parameters()), net), TypeError, "LBFGS"),
-    "a tuner": (lambda net: EmbeddedTuner(SGDSA(net), net), TypeError, "base"),
-    "StochasticSA as base": (lambda net: EmbeddedTuner(StochasticSA(net), net), TypeError, "base"),
-    "a maximizing base": (
-        lambda net: EmbeddedTuner(sgd(net, maximize=True), net),
-        ValueError,
-        "maximize=True",
-    ),
-    "no module": (lambda net: EmbeddedTuner(sgd(net), "net"), TypeError, "model"),
-    "unknown mode": (lambda net: tuner(net, probe_in="test"), ValueError, "probe_in"),
-    "unknown judge": (lambda net: SGDSA(net, accept_on="accuracy"), ValueError, "accept_on"),
-    # radius
-    "radius 0": (lambda net: StochasticSA(net, radius=0.0), ValueError, "radius"),
-    "radius of NaN": (lambda net: StochasticSA(net, radius=NAN), ValueError, "radius"),
-    "radius as text": (lambda net: StochasticSA(net, radius="small"), TypeError, "radius"),
-    "shrinking radius": (lambda net: Shrinking(INF), ValueError, "initial"),
-    "shrinking share": (lambda net: Shrinking(below=1.5), ValueError, "below"),
-    "shrinking factor": (lambda net: Shrinking(factor=1.0), ValueError, "factor"),
-    "unknown scaling": (lambda net: StochasticSA(net, scaling="layer"), ValueError, "scaling"),
+    (SGDSA, "temperature"): ([-1.0], [Geometric]),
+    (EmbeddedTuner, "temperature"): ([NAN], []),
+    (StochasticSA, "temperature"): ([], ["hot"]),
+    (StochasticSA, "strategy"): (["annealing"], [1, "tabu"]),  # which chooses settings of an H
+    (SGDSA, "epochs"): ([0], []),
+    (StochasticSA, "epochs"): ([-1], []),
+    (EmbeddedTuner, "total_steps"): ([], [1.5]),
+    (SGDSA, "seed"): ([], ["0"]),
+    (StochasticSA, "seed"): ([], [None]),
+    (SGDSA, "preset"): (["paper"], []),
+    (EmbeddedTuner, "probe_in"): (["test"], []),
+    (SGDSA, "accept_on"): (["accuracy"], []),
+    (StochasticSA, "radius"): ([0.0, NAN], ["small"]),
+    (StochasticSA, "scaling"): (["layer"], []),
 }
 
 
-@pytest.mark.parametrize(("construct", "error", "named"), CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
-def test_of_a_constructor(construct, error, named, net, bits):
+@pytest.mark.parametrize(("cls", "name"), OPTIONS)
+def test_of_a_constructor(cls, name, net, bits):
     before = bits(net.state_dict())
-    with pytest.raises(error) as raised:
-        construct(net)
-    assert raised.type is error
-    assert named in str(raised.value)
+    for error, values in zip((ValueError, TypeError), OPTIONS[cls, name], strict=True):
+        for value in values:
+            with pytest.raises(error, match=rf"{cls.__name__}|Neighborhood") as raised:
+                make(cls, net, **{name: value})
+            assert raised.type is error
+            assert name in str(raised.value) or name == "neighborhood"
     assert bits(net.state_dict()) == before
+
+
+# Options that do not go together, and what the message must name.
+TOGETHER = {
+    "temperature": (SGDSA, {"preset": "paper-text", "temperature": -2}),
+    "strategy": (SGDSA, {"strategy": SimulatedAnnealing(1.0), "temperature": 2.0}),
+    "total_steps": (SGDSA, {"epochs": 3, "total_steps": 9}),
+    "preset": (SGDSA, {"preset": "paper-code"}),
+    "batch_size": (SGDSA, {"preset": "paper-code", "batch_size": 1.5}),
+    "batch_size=": (StochasticSA, {"preset": "paper-code", "batch_size": 0}),
+}
+
+
+@pytest.mark.parametrize("named", TOGETHER)
+def test_of_options_that_do_not_go_together(named, net):
+    cls, options = TOGETHER[named]
+    with pytest.raises(ValueError, match=named):
+        make(cls, net, **options)
+
+
+def maximizing(net):
+    return torch.optim.SGD(net.parameters(), lr=0.1, maximize=True)
+
+
+BASES = {
+    "no optimizer": (lambda net: net, TypeError),
+    "a class": (lambda net: torch.optim.SGD, TypeError),
+    "LBFGS": (lambda net: torch.optim.LBFGS(net.parameters()), TypeError),
+    "a tuner": (SGDSA, TypeError),
+    "one without gradients": (StochasticSA, TypeError),
+    "a maximizing one": (maximizing, ValueError),
+    "one without a rate": (lambda net: torch.optim.SGD(net.parameters(), lr=0.0), ValueError),
+}
+
+
+@pytest.mark.parametrize(("build", "error"), BASES.values(), ids=BASES)
+def test_of_a_base(build, error, net):
+    with pytest.raises(error, match="EmbeddedTuner"):
+        EmbeddedTuner(build(net), net)
+    with pytest.raises(TypeError, match="model"):
+        EmbeddedTuner(torch.optim.SGD(net.parameters(), lr=0.1), "net")
+
+
+@pytest.mark.parametrize("options", [{"initial": INF}, {"below": 1.5}, {"factor": 1.0}])
+def test_of_a_shrinking_radius(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        Shrinking(**options)
+
+
+def test_an_option_of_one_group_only(net):
+    groups = [{"params": net.first.parameters(), "odd": 1}, {"params": net.last.parameters()}]
+    with pytest.raises(ValueError, match="'odd'"):
+        EmbeddedTuner(torch.optim.SGD(groups, lr=0.1), net, neighborhood=grid(odd=[1, 2]))
 
 
 # The same for steps; each is given a function that computes the loss.

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from annealtune import EmbeddedTuner, SelfTuner
+from annealtune import SelfTuner
 
 
 def run(steps: int, **options: Any) -> tuple[nn.Module, SelfTuner]:
@@ -48,17 +48,6 @@ def test_the_average_is_there_meanwhile_and_nothing_is_left() -> None:
     opt.train()
     opt.train()
     assert same(state(model), trained)
-
-
-def test_without_an_average_nothing_happens() -> None:
-    model, opt = run(20, average=False)
-    before = state(model)
-    opt.eval()
-    assert same(state(model), before)
-    train(model, opt, 1)
-    tuner = EmbeddedTuner(torch.optim.SGD(model.parameters(), lr=0.1), model)
-    tuner.eval()
-    tuner.step(lambda: model(torch.ones(2, 4)).square().mean())
 
 
 @pytest.mark.parametrize("steps", [4, 60])  # in a race, and after it
@@ -130,16 +119,4 @@ def test_statistics_that_a_forward_moves_meanwhile_are_put_back() -> None:
     assert same(state(model), trained)
     other, again = run(0)
     again.load_state_dict(saved)
-    assert same(state(other), trained)
-
-
-def test_a_copy_that_is_made_meanwhile_has_both() -> None:
-    model, opt = run(60)
-    trained = state(model)
-    opt.eval()
-    average = state(model)
-    other, again = copy.deepcopy((model, opt))
-    opt.train()
-    assert same(state(other), average)
-    again.train()
     assert same(state(other), trained)

@@ -148,17 +148,6 @@ def test_maximizing_is_refused(info, entry):
         tuned(info, entry)
 
 
-@pytest.mark.parametrize("info", INFOS, ids=lambda info: info.name)
-def test_it_goes_downhill(info):
-    entry = info.optim_inputs_func("cpu")[0]
-    rate = float(build(info, entry, Matrices())[0].param_groups[0]["lr"])
-    model, tuner = tuned(info, entry, temperature=0.0, rates=[100 * rate, 10 * rate, rate])
-    before = model(X).item()
-    steps(model, tuner, 40)
-    assert model(X).item() < before
-    assert tuner.moves.total.accepted > 0
-
-
 def constructor_errors(info):
     return [
         error.optimizer_error_input

@@ -221,21 +221,6 @@ def test_a_bare_state_of_another_base(begun, refused):
     assert "betas" in refused(net, tuner, state)
 
 
-def test_an_embedded_tuner_over_sgd_is_what_sgd_sa_is(begun, bits):
-    def plain(net):
-        base = torch.optim.SGD(net.parameters(), lr=5.0)
-        return EmbeddedTuner(base, net, neighborhood=grid(lr=[5.0, 0.1]), epochs=4)
-
-    class Derived(SGDSA):
-        """A class of the user's own."""
-
-    state = begun(plain, 4)[1].state_dict()
-    for kind in (SGDSA, Derived):
-        _, tuner = begun(lambda net, kind=kind: kind(net, grid(lr=[5.0, 0.1]), epochs=4), 2)
-        tuner.load_state_dict(state)
-        assert bits(tuner.state_dict()) == bits(state)
-
-
 @pytest.mark.parametrize("place", [("first.weight",), ("norm.running_var",), ()])
 def test_trained_weights_that_are_damaged(begun, refused, bits, place):
     """The state that is taken between ``eval`` and ``train`` has them beside the average."""

@@ -94,24 +94,6 @@ def test_buffers_and_random_numbers_are_those_of_one_forward(step, rate, make_ne
     assert net.norm.num_batches_tracked == 1
 
 
-@pytest.mark.parametrize("draws", [0, 1, 7])
-def test_whatever_an_evaluation_draws_the_stream_is_that_of_one_forward(draws, net, batch):
-    x, y = batch
-    torch.manual_seed(0)
-    net(x)
-    random_state = torch.get_rng_state()
-    tuner = SGDSA(net, grid(lr=[0.1]), temperature=math.inf)
-    torch.manual_seed(0)
-    tuner.step(
-        lambda: F.cross_entropy(net(x), y),
-        objective=lambda: F.cross_entropy(net(x) + 0 * torch.rand(draws).sum(), y),
-    )
-    assert torch.equal(torch.get_rng_state(), random_state)
-    net.eval()  # no mask is drawn any more, so a replay ends where it began
-    tuner.step(lambda: F.cross_entropy(net(x), y), objective=lambda: torch.rand(1))
-    assert torch.equal(torch.get_rng_state(), random_state)
-
-
 def test_a_failed_step_does_not_mislead_the_next_one(step, net, batch):
     x, y = batch
     tuner = SGDSA(net, grid(lr=[0.0]), temperature=0.0)
@@ -250,23 +232,6 @@ def test_sharded_weights_are_gathered_anew_after_a_rejection(process_group):
             moves.append(tuner.last_step)
     assert moves[:10] == moves[10:]
     assert {info.accepted for info in moves} == {True, False}
-
-
-def test_whatever_the_closure_enables_no_graph_is_built(net, batch):
-    """A graph that nobody uses would cost the memory that skipping backward was to save."""
-    x, y = batch
-    tuner = SGDSA(net)
-
-    @torch.enable_grad()
-    def closure():
-        with torch.set_grad_enabled(True), torch.enable_grad():
-            loss = F.cross_entropy(net(x), y)
-            loss.backward()
-            return loss
-
-    tuner.step(closure)
-    assert net.graphs == 1
-    assert torch.is_grad_enabled()
 
 
 def test_gradients_in_a_probe_are_zeros_after_its_backward_and_none_before(net, batch):

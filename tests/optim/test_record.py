@@ -1,7 +1,5 @@
 """`record` and a bare ``step()`` for the optimizers that accept or undo steps."""
 
-import copy
-
 import pytest
 import torch
 from torch.nn import functional as F
@@ -153,22 +151,3 @@ def test_a_function_may_return_a_dict_with_the_loss(assert_same):
         return step
 
     assert_same(by_closure, by_dict)
-
-
-def test_a_skipped_step_is_forgotten(net, make_batches):
-    opt = tuner(net)
-    compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
-    (x, y), (others, targets) = make_batches(2)
-    compute_loss(others, targets).backward()
-    opt.zero_grad()
-    before = copy.deepcopy(net)
-    torch.manual_seed(1)
-    compute_loss(x, y).backward()
-    opt.step()
-    torch.manual_seed(1)
-    assert opt.last_step.loss == F.cross_entropy(before(x), y).item()
-
-
-def test_a_dict_without_a_loss_is_refused(net):
-    with pytest.raises(TypeError, match="loss"):
-        tuner(net).record(lambda: {"lost": torch.zeros(1)})()

@@ -89,14 +89,6 @@ def train(net, optimizer, batches, between=lambda optimizer: None):
     return moves
 
 
-def by_state_dict(net, optimizer, make):
-    states = copy.deepcopy((net.state_dict(), optimizer.state_dict()))
-    net, optimizer = make()
-    net.load_state_dict(states[0])
-    optimizer.load_state_dict(states[1])
-    return net, optimizer
-
-
 def by_file(net, optimizer, make):
     file = io.BytesIO()
     torch.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()}, file)
@@ -129,7 +121,7 @@ def by_distributed_checkpoint_of_a_file(net, optimizer, make):
     return net, optimizer
 
 
-ROUTES = [by_state_dict, by_file, by_pickle, by_deepcopy, by_distributed_checkpoint_of_a_file]
+ROUTES = [by_file, by_pickle, by_deepcopy, by_distributed_checkpoint_of_a_file]
 
 
 @pytest.mark.parametrize(

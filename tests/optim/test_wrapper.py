@@ -7,10 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 from torch.optim.swa_utils import SWALR
 
 from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
@@ -24,16 +20,6 @@ def test_it_is_an_optimizer_with_the_groups_state_and_defaults_of_the_base(net):
     assert tuner.param_groups is base.param_groups
     assert tuner.state is base.state
     assert tuner.defaults is base.defaults
-
-
-@pytest.mark.parametrize("cls", [SGDSA, StochasticSA])
-def test_zero_grad(cls, net, loss_of):
-    optimizer = cls(net)
-    loss_of().backward()
-    optimizer.zero_grad(set_to_none=False)
-    assert all(p.grad is not None and not p.grad.any() for p in net.parameters())
-    optimizer.zero_grad()
-    assert all(p.grad is None for p in net.parameters())
 
 
 @pytest.mark.parametrize("kind", ["sgd-sa", "adamw", "ssa"])
@@ -99,22 +85,6 @@ def test_a_hook_of_the_base_that_writes_into_gradients_is_undone(net, loss_of, b
         tuner.step()
         assert not tuner.last_step.accepted
         assert bits([p.grad for p in net.parameters()]) == before
-
-
-def test_global_hooks_see_tuner_and_base(net, loss_of):
-    seen = []
-    tuner = SGDSA(net)
-    handles = [
-        register_optimizer_step_pre_hook(lambda opt, *_: seen.append(("before", type(opt)))),
-        register_optimizer_step_post_hook(lambda opt, *_: seen.append(("after", type(opt)))),
-    ]
-    try:
-        tuner.step(loss_of)
-    finally:
-        for handle in handles:
-            handle.remove()
-    inner = [("before", torch.optim.SGD), ("after", torch.optim.SGD)]
-    assert seen == [("before", SGDSA), *inner, ("after", SGDSA)]
 
 
 @pytest.mark.parametrize("cls", [SGDSA, StochasticSA])
@@ -217,24 +187,6 @@ def test_a_scheduler_of_the_momentum_is_refused_beside_momenta(net, loss_of):
         tuner.step(loss_of)
 
 
-def test_loading_is_no_interference(net, loss_of):
-    tuner = SGDSA(net, temperature=math.inf)
-    tuner.step(loss_of)
-    state = tuner.state_dict()
-    base_state = tuner.base.state_dict()
-    for _ in range(5):
-        tuner.step(loss_of)
-    tuner.load_state_dict(state)
-    tuner.step(loss_of)
-    tuner.base.load_state_dict(base_state)
-    tuner.step(loss_of)
-    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 1.8})
-    tuner.step(loss_of)
-    first, added = (group["lr"] for group in tuner.param_groups)
-    assert first == tuner.last_step.setting["lr"]
-    assert added == first * (1.8 / 0.9)  # the base was made with the first rate of H
-
-
 def scaled_loop(net, tuner, scaler, x, y, overflow=()):
     def loss_of(x, y):
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -294,19 +246,6 @@ def test_numpys_numbers_make_a_checkpoint_that_loads(net, loss_of, tmp_path):
     tuner.load_state_dict(torch.load(tmp_path / "tuner.pt", weights_only=True))
     assert type(tuner.param_groups[0]["lr"]) is float
     assert type(tuner.param_groups[0]["nesterov"]) is bool
-
-
-def test_settings_are_judged_by_the_options_of_each_group(net):
-    groups = [
-        {"params": net.first.parameters(), "momentum": 0.9},
-        {"params": net.last.parameters(), "momentum": 0.5},
-    ]
-    neighborhood = grid(lr=[0.1], nesterov=[False, True])
-    tuner = EmbeddedTuner(torch.optim.SGD(groups, lr=0.1), net, neighborhood=neighborhood)
-    assert len(tuner.neighborhood) == 2
-    groups = [{**groups[0], "params": net.first.parameters()}, {"params": net.last.parameters()}]
-    tuner = EmbeddedTuner(torch.optim.SGD(groups, lr=0.1), net, neighborhood=neighborhood)
-    assert [h["nesterov"] for h in tuner.neighborhood.dropped] == [True]
 
 
 def test_a_base_whose_constructor_cannot_be_called_has_no_say(net, loss_of):

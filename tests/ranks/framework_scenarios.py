@@ -115,26 +115,6 @@ def by_lightning(
     return {**found(module.net, module.tuner), "calls": module.calls}
 
 
-def by_fabric(kind: str, accumulate: int = 1) -> dict[str, Any]:
-    behave_as_torchrun()
-    from lightning.fabric import Fabric
-
-    fabric = Fabric(accelerator="cpu", devices=ranks(), strategy="ddp")
-    fabric.launch()
-    net = make_net()
-    tuner = make_tuner(kind, net, STEPS)
-    model, optimizer = fabric.setup(net, tuner)
-    compute_loss = optimizer.record(lambda x, y: F.cross_entropy(model(x), y))
-    for number, (x, y) in enumerate(Samples(accumulate).loader(), 1):
-        is_last = number % accumulate == 0
-        with fabric.no_backward_sync(model, enabled=not is_last):
-            fabric.backward(compute_loss(x, y) / accumulate)
-        if is_last:
-            optimizer.step()
-            optimizer.zero_grad()
-    return found(net, tuner)
-
-
 def by_accelerate(kind: str, accumulate: int = 1) -> dict[str, Any]:
     behave_as_torchrun()
     from accelerate import Accelerator

@@ -113,11 +113,6 @@ def train(
     for x, y in minibatches(steps):
         if way == "closure":
             tuner.step(lambda: loss_of(x, y))
-        elif way == "given":
-            tuner.zero_grad()
-            loss = loss_of(x, y)
-            loss.backward()
-            tuner.step(loss=loss, probe=lambda: loss_of(x, y))
         else:
             parts = list(zip(x.chunk(accumulate), y.chunk(accumulate), strict=True))
             for number, part in enumerate(parts, 1):
@@ -256,20 +251,17 @@ def with_batchnorm(steps: int = 40) -> dict[str, Any]:
     for kind in ("tuner", "plain"):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
-        net = net.double()
-        model = DistributedDataParallel(net)
+        model = DistributedDataParallel(net.double())
+        optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
         if kind == "tuner":
             optimizer = SGDSA(model, {"lr": [0.1]}, temperature=math.inf)
-        else:
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        compute_loss = lambda x, y: F.cross_entropy(model(x), y)
+        if kind == "tuner":
+            compute_loss = optimizer.record(compute_loss)
         for x, y in minibatches(steps):
             optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            if kind == "tuner":
-                optimizer.step(loss=loss, probe=lambda: F.cross_entropy(model(x), y))
-            else:
-                optimizer.step()
+            compute_loss(x, y).backward()
+            optimizer.step()
         found[kind] = [value.clone() for value in net.state_dict().values()]
     return found
 
@@ -298,13 +290,13 @@ def inside_ddp(steps: int = 240) -> dict[str, Any]:
 
 
 def blind() -> None:
-    """Make plain steps without any loss."""
+    """Make a plain step without any loss, in a run that is too short for a race."""
     net = make_net()
     tuner = make_tuner("self-adamw", net, 8)
-    for x, y in minibatches(8, own=False):
-        F.cross_entropy(net(x), y).backward()
-        tuner.step() if not tuner.is_racing else tuner.step(loss=1.0, probe=lambda: 1.0)
-        tuner.zero_grad()
+    (x, y), *_ = minibatches(1, own=False)
+    tuner.step(lambda: F.cross_entropy(net(x), y))
+    F.cross_entropy(net(x), y).backward()
+    tuner.step()
 
 
 def run(out: str, **values: Any) -> dict[str, Any]:
@@ -322,70 +314,6 @@ def run(out: str, **values: Any) -> dict[str, Any]:
         return make_run(from_values({**for_all, **values}), Path(out), stop=stop)
     except RunStoppedError as error:
         return {"stopped": str(error)}
-
-
-def race_apart(
-    base: str, *, steps: int = 240, given: str = "", at: int | None = None
-) -> dict[str, Any]:
-    """Train with the arms of the races in several processes, or in lockstep in one."""
-    import io
-
-    def make() -> tuple[nn.Module, Any]:
-        torch.manual_seed(3)
-        net = nn.Sequential(
-            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, 3)
-        ).double()
-        options: dict[str, Any] = {}
-        if distributed.is_initialized():
-            options["arms_on"] = distributed.group.WORLD
-        if given == "H":
-            options["neighborhood"] = grid(lr=[1e-3, 1e-2], betas=[(0.9, 0.999), (0.5, 0.9)])
-        if given == "objective":
-            (x, y), *_ = minibatches(1, own=False)
-
-            def objective() -> list[float]:
-                net.eval()
-                return F.cross_entropy(net(x), y, reduction="none").tolist()
-
-            options["objective"] = objective
-        return net, make_tuner(base, net, steps, **options)
-
-    net, tuner = make()
-    torch.manual_seed(5)
-    compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-    for number, (x, y) in enumerate(minibatches(steps, own=False)):
-        if number == at:
-            buffer, random = io.BytesIO(), torch.get_rng_state()
-            torch.save((net.state_dict(), tuner.state_dict()), buffer)
-            buffer.seek(0)
-            weights, state = torch.load(buffer, weights_only=False)
-            net, tuner = make()
-            net.load_state_dict(weights)
-            tuner.load_state_dict(state)
-            torch.set_rng_state(random)
-            compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-        compute_loss(x, y).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {
-        "weights": [value.clone() for value in net.state_dict().values()],
-        "races": [info.to_dict() for info in tuner.races],
-        "rate": tuner.lr,
-        "extra_steps": tuner.extra_steps,
-    }
-
-
-def load_elsewhere() -> None:
-    """Load the arms of the other process."""
-    net = make_net()
-    tuner = make_tuner("self-adamw", net, 240, arms_on=distributed.group.WORLD)
-    for x, y in minibatches(4, own=False):
-        tuner.step(lambda: F.cross_entropy(net(x), y))
-    states: list[Any] = [None] * ranks()
-    distributed.all_gather_object(states, tuner.state_dict())
-    make_tuner("self-adamw", net, 240, arms_on=distributed.group.WORLD).load_state_dict(
-        states[1 - rank()]
-    )
 
 
 def validate(kind: str, around: str = "ddp") -> dict[str, Any]:

@@ -58,7 +58,7 @@ def final_loss(make, rate=None):
 @pytest.mark.parametrize(
     ("make", "decade"),
     [
-        pytest.param(torch.optim.RMSprop, -3, id="RMSprop"),
+        pytest.param(torch.optim.RMSprop, -3, id="RMSprop", marks=pytest.mark.slow),
         pytest.param(torch.optim.Adagrad, -2, id="Adagrad", marks=pytest.mark.slow),
         pytest.param(
             functools.partial(torch.optim.SGD, momentum=0.9), -3, id="SGD", marks=pytest.mark.slow

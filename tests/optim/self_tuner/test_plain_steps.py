@@ -58,27 +58,6 @@ def test_it_is_so_with_a_bare_step(
     assert found == trained(twin, base)
 
 
-def test_the_rate_is_held_and_falls_to_nothing_over_the_last_quarter(make_run, make_batches):
-    _, opt, step = make_run(total_steps=200)
-    rates = []
-    for x, y in make_batches(200):
-        step(x, y)
-        rates.append(opt.lr)  # that of the step after this one
-    held = opt.races[-1].rate
-    assert all(rate == held for rate in rates[100:150])
-    for made, rate in enumerate(rates[150:199], start=151):
-        assert rate == pytest.approx(held * (200 - made) / 50)
-
-
-def test_without_a_length_the_rate_is_held(make_run, make_batches):
-    _, opt, step = make_run()
-    rates = []
-    for x, y in make_batches(500):
-        step(x, y)
-        rates.append(opt.lr)
-    assert set(rates[-200:]) == {opt.races[-1].rate}
-
-
 @pytest.mark.parametrize("warmup", [0, 40])
 def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
     make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind, warmup

@@ -7,7 +7,6 @@ import statistics
 import numpy as np
 import torch
 from scipy import stats
-from torch import nn
 
 from annealtune import SelfTuner, grid
 from annealtune.annealing import race as rules
@@ -107,26 +106,6 @@ def test_it_is_the_race_that_is_run_by_hand(
     assert found == trained(*runs[winner])
     assert info.extra_steps == opt.extra_steps
     assert dropped  # else nothing was shown about it
-
-
-def test_an_arm_that_breaks_is_dropped_at_once_and_leaves_no_trace(make_batches, race_through):
-    """A rate that overflows within a step, beside a plain run."""
-    weight = nn.Parameter(torch.ones(4))
-    own = nn.Parameter(torch.ones(4))
-    rates = grid(lr=[0.1, 1e30, 1e-4])
-    raced = torch.optim.SGD([weight], lr=0.1)
-    opt = SelfTuner(raced, nn.ParameterList([weight]), neighborhood=rates, warmup=0)
-    base = torch.optim.SGD([own], lr=0.1)
-    race_through(opt, lambda x, y: opt.step(lambda: weight.square().sum()), make_batches(200))
-    (info,) = opt.races
-    assert info.winner == 0
-    assert info.dropped[1].startswith("loss inf at minibatch 2")
-    assert math.isfinite(info.scores[1])  # of its one finite loss
-    for _ in range(info.minibatches):
-        base.zero_grad()
-        own.square().sum().backward()
-        base.step()
-    assert torch.equal(weight, own)
 
 
 def test_a_minibatch_on_which_no_arm_has_a_finite_loss_counts_for_nobody(

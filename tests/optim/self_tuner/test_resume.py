@@ -120,25 +120,6 @@ def test_copies_are_the_same_run(whole_run, ways, loss_function, trained, copied
         assert decisions(opt) == outcome, f"copied at step {at}"
 
 
-def test_a_race_keeps_its_length_where_the_run_is_loaded_as_a_longer_one(make_run, make_batches):
-    races, batches = [], make_batches(300)
-    for length in (LENGTH, 20 * LENGTH):
-        torch.manual_seed(0)
-        net, opt, step = make_run(total_steps=LENGTH)
-        for x, y in batches[:4]:
-            step(x, y)
-        state, (_, opt, step) = as_saved(net, opt), make_run(total_steps=length)
-        opt.model.load_state_dict(state["model"])
-        opt.load_state_dict(state["optimizer"])
-        for x, y in batches[4:]:
-            if len(opt.races):
-                break
-            step(x, y)
-        info = opt.races[0]
-        races.append((info.minibatches, info.extra_steps, info.scores, info.dropped, info.winner))
-    assert races[0] == races[1]
-
-
 def test_an_earlier_state_can_be_loaded_into_a_run_that_is_past_its_race(
     make_run, make_batches, trained
 ):

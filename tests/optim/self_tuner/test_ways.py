@@ -180,22 +180,6 @@ def test_the_factor_on_the_loss_is_repeated_for_every_arm(outcome, kind):
         assert scaled != outcome(by_record(), kind)
 
 
-def test_a_backward_that_is_made_twice(outcome):
-    def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
-
-        def step(x, y):
-            loss = compute_loss(x, y)
-            loss.backward(retain_graph=True)
-            loss.backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    assert outcome(loop) == outcome(by_record(change=lambda loss: loss * 2.0))
-
-
 def test_clipping_for_every_arm(outcome, kind):
     def in_closure(net, opt):
         def step(x, y):
