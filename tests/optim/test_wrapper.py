@@ -192,7 +192,7 @@ def scaled_loop(net, tuner, scaler, x, y, overflow=()):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return F.cross_entropy(net(x), y)
 
-    compute_loss = tuner.record(loss_of)
+    compute_loss = tuner.record(loss_of, scaler=scaler)
     for step in range(12):
         tuner.zero_grad()
         scaler.scale(compute_loss(x, y) * (math.inf if step in overflow else 1.0)).backward()
@@ -222,19 +222,6 @@ def test_a_step_that_the_scaler_skips_is_none(net, batch):
     scaled_loop(net, tuner, scaler, x, y, overflow=(0, 1, 5, 9))
     assert tuner.moves.total == (8, 0, 8)  # dropout was replayed right after every skip
     assert scaler.get_scale() == 2.0**6
-
-
-@pytest.mark.parametrize("keyword", [False, True])
-def test_a_closure_through_a_grad_scaler_is_refused(keyword, net, loss_of, bits):
-    tuner = SGDSA(net)
-    scaler = torch.amp.GradScaler("cpu")
-    before = bits(list(net.parameters()))
-    scaler.scale(loss_of()).backward()
-    with pytest.raises((TypeError, RuntimeError), match=r"(?i)closure"):
-        scaler.step(tuner, closure=loss_of) if keyword else scaler.step(tuner, loss_of)
-    assert bits(list(net.parameters())) == before
-    torch.amp.GradScaler("cpu", enabled=False).step(tuner, loss_of)  # one that is off lets it pass
-    assert tuner.last_step.step == 0
 
 
 def test_numpys_numbers_make_a_checkpoint_that_loads(net, loss_of, tmp_path):

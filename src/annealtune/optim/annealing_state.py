@@ -30,7 +30,8 @@ from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import StepInfo, Tally
+from annealtune.optim.step_info import Moves, StepInfo, Tally
+from annealtune.optim.wrapper import OptimizerWrapper
 from annealtune.search import generator
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
@@ -242,6 +243,45 @@ class AnnealingState(Part):
                 f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
                 f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
             )
+
+
+class AnnealedOptimizer(OptimizerWrapper):
+    """An optimizer whose moves are kept or undone."""
+
+    _annealing: AnnealingState
+
+    @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        return self._annealing.step
+
+    @property
+    def last_step(self) -> StepInfo | None:
+        """What the last step tried and what became of it; None before the first."""
+        return self._annealing.last_step
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def cool(self) -> None:
+        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
+        self._annealing.tick("epoch")
+
+    @property
+    def moves(self) -> Moves:
+        """How often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.tally.moves()
+
+    def summary(self) -> str:
+        """Return `moves` as a table."""
+        return str(self.moves)
 
 
 def saved_generator(rng: random.Random) -> dict[str, Any]:

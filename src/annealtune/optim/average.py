@@ -196,14 +196,6 @@ class WeightAverage(Part):
         self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
 
 
-def no_average(owner: str) -> RuntimeError:
-    """Describe that an average is asked for and none is kept."""
-    return RuntimeError(
-        f"{owner}.averaged() needs an average of the weights, got none: write "
-        f"{owner}(..., average=True)"
-    )
-
-
 @torch.no_grad()
 def recalibrate(
     model: nn.Module, loader: Iterable[Any], frozen: Collection[nn.Module] = ()

@@ -7,8 +7,7 @@ second evaluation, accept or go back. The marks ``(l. n)`` at the right are its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -18,8 +17,8 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.annealing_state import AnnealingState, choose_strategy
-from annealtune.optim.average import WeightAverage, no_average
+from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
+from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.minibatch import (
     ClosureMinibatch,
@@ -42,14 +41,12 @@ from annealtune.optim.options import (
 )
 from annealtune.optim.parameters import finite_marks, parameters_of, read, trained_of
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
-from annealtune.optim.step_info import Moves, StepInfo
-from annealtune.optim.wrapper import OptimizerWrapper
 
 Judge = Callable[[Any, Any], Any]
 AcceptOn = Literal["loss", "error"] | Judge
 
 
-class EmbeddedTuner(OptimizerWrapper):
+class EmbeddedTuner(AnnealedOptimizer):
     r"""Tune the options of any optimizer inside the run, by simulated annealing.
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
@@ -179,30 +176,6 @@ class EmbeddedTuner(OptimizerWrapper):
         finally:
             self._intake.paused = False
 
-    @property
-    def steps(self) -> int:
-        """Calls of `step` so far."""
-        return self._annealing.step
-
-    @property
-    def last_step(self) -> StepInfo | None:
-        """What the last step tried and what became of it; None before the first."""
-        return self._annealing.last_step
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision."""
-        return self._annealing.strategy.temperature
-
-    @property
-    def strategy(self) -> Strategy:
-        """The optimizer's own copy of its metaheuristic."""
-        return self._annealing.strategy
-
-    def cool(self) -> None:
-        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
-        self._annealing.tick("epoch")
-
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
         step, total = self.last_step, self.moves.total
@@ -213,26 +186,6 @@ class EmbeddedTuner(OptimizerWrapper):
             if "lr" in step.setting:
                 measured["rate"] = float(step.setting["lr"])
         return measured
-
-    @property
-    def moves(self) -> Moves:
-        """How often each setting was tried, improved the loss and was accepted."""
-        return self._annealing.tally.moves()
-
-    def summary(self) -> str:
-        """Return `moves` as a table."""
-        return str(self.moves)
-
-    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights meanwhile, as `SelfTuner.averaged` does.
-
-        Raises:
-            RuntimeError: if no average is kept: write ``average=True``.
-        """
-        self._refuse_pending("averaged")
-        if self._average is None:
-            raise no_average(type(self).__name__)
-        return self._average.swapped_in(loader)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -11,8 +10,6 @@ from annealtune.optim.ranks import Ranks
 
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
-# Frames from `say` to the loop that calls step: the phase, step, torch's wrapper of it.
-_TO_THE_LOOP = 5
 
 
 class Point(NamedTuple):
@@ -42,12 +39,14 @@ class History(Part):
     Attributes:
         points: in the order of their steps.
         events: in the order of their steps.
+        unsaid: the warnings that the step under way is to give at its end.
     """
 
     def __init__(self, ranks: Ranks | None = None) -> None:
         self._ranks = ranks
         self.points: list[Point] = []
         self.events: list[Event] = []
+        self.unsaid: list[str] = []
         self._stride = 1
         self._seen = 0
         self._said: set[str] = set()
@@ -66,14 +65,14 @@ class History(Part):
         self.events = [*self.events, Event(step, text)][-_MOST_EVENTS:]
 
     def say(self, step: int, text: str, *, once: str | None = None) -> None:
-        """Warn, and add an event; what has a name is said once."""
+        """Add an event of which the user is to be warned; what has a name is said once."""
         if once is not None:
             if once in self._said:
                 return
             self._said.add(once)
         self.note(step, text)
         if self._ranks is None or self._ranks.is_first:
-            warnings.warn(f"SelfTuner: {text}", stacklevel=_TO_THE_LOOP)
+            self.unsaid.append(f"SelfTuner: {text}")
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"

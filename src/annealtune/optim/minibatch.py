@@ -19,7 +19,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
@@ -47,23 +47,6 @@ _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
-class Autocast(NamedTuple):
-    """The precision that a forward ran in, on one kind of device."""
-
-    device: str
-    enabled: bool
-    dtype: torch.dtype
-
-    @classmethod
-    def present(cls) -> tuple[Autocast, ...]:
-        """Return what is on now, for the CPU and for CUDA where it is used."""
-        enabled, dtype = torch.is_autocast_enabled, torch.get_autocast_dtype
-        cpu = cls("cpu", enabled("cpu"), dtype("cpu"))
-        if not torch.cuda.is_initialized():
-            return (cpu,)
-        return cpu, cls("cuda", enabled("cuda"), dtype("cuda"))
-
-
 class Call:
     """One recorded computation of a loss.
 
@@ -88,7 +71,7 @@ class Call:
         self._wrapper = DistributedDataParallel._active_ddp_module  # whose forward this is part of
         self.exchanges: Exchanges | None = None  # whether its gradient was to be exchanged
         self.start = RandomState.capture()
-        self._autocast = Autocast.present()
+        self._autocast = _autocast()
         self.factor: Tensor | None = None  # None until its backward
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
@@ -666,6 +649,12 @@ class Probe:
     def __getstate__(self) -> dict[str, Any]:
         own = {"_evaluated": None, "_put_back": (), "_skip": None, "_kept": Buffers(())}
         return {**self.__dict__, **own}
+
+
+def _autocast() -> list[tuple[str, bool, torch.dtype]]:
+    """Return the precision that is on now, on the CPU and on CUDA where it is used."""
+    devices = ["cpu", "cuda"] if torch.cuda.is_initialized() else ["cpu"]
+    return [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
 
 
 def _refuse_lightning(owner: str, closure: Callable[[], Any]) -> None:

@@ -45,17 +45,12 @@ def gradients_are_finite(optimizer: Optimizer) -> bool:
     return are_finite(map(_values, gradients_of(optimizer)))
 
 
-def weights_are_finite(optimizer: Optimizer) -> bool:
-    """Tell whether no weight that has a gradient is NaN or infinite: losses do not always show it.
-
-    A row of an embedding that this minibatch does not use, an infinity behind a tanh: the loss is
-    finite, and the net is broken all the same.
-    """
-    return are_finite(trained_of(optimizer))
-
-
 def trained_of(optimizer: Optimizer) -> list[Tensor]:
-    """Return the parameters that have a gradient."""
+    """Return the parameters that have a gradient.
+
+    Whether they are finite a loss does not always show: a row of an embedding that this minibatch
+    does not use, an infinity behind a tanh, and the net is broken all the same.
+    """
     found: list[Tensor] = []
     for p in parameters_of(optimizer):
         if p.grad is not None:

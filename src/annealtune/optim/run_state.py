@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map_only
 
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.parameters import gathered, parameters_of
@@ -53,9 +54,6 @@ class RandomState(NamedTuple):
             torch.cuda.set_rng_state_all(list(self.cuda))
         if self.mps is not None:
             torch.mps.set_rng_state(self.mps)
-
-
-# ---- What an evaluation must leave as it was ---------------------------------------------------
 
 
 class Guard(Protocol):
@@ -261,9 +259,6 @@ def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
             target.copy_(source)
 
 
-# ---- Undo of a step ----------------------------------------------------------------------------
-
-
 class Snapshot:
     """What an optimizer's step may change: parameters, per-parameter state, group options.
 
@@ -284,12 +279,10 @@ class Snapshot:
 
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
-        self._tensors: list[Tensor] = []
-        self._copies: list[Tensor] = []
+        self._values = Copies()
+        self._gradient_values = Copies()
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
-        self._present: list[Tensor] = []  # the gradients among them
-        self._gradient_copies: list[Tensor] = []
-        self._gradient_versions: list[int] = []
+        self._versions: list[tuple[Tensor, int]] = []  # of the gradients among them
         self._groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._state: dict[Any, Any] = {}
 
@@ -310,21 +303,18 @@ class Snapshot:
                 if p.requires_grad or p.grad is not None:
                     tensors.append(p)
         self._state = _noted(self._optimizer.state, tensors)
-        self._tensors = tensors
-        self._copies = _copied(tensors, self._copies)
-        self._gradient_copies = _copied(present, self._gradient_copies) if gradients else []
-        self._present = present
-        self._gradient_versions = list(map(_VERSION, present))
+        self._values.take(tensors)
+        self._gradient_values.take(present if gradients else [])
+        self._versions = list(zip(present, map(_VERSION, present), strict=True))
 
     @torch.no_grad()
     def restore(self) -> None:
         """Put everything back in place; what was not there when it was taken is removed."""
-        _copy(self._tensors, self._copies)
+        self._values.put_back()
         for p, gradient in self._gradients:
             if p.grad is not gradient:
                 p.grad = gradient
-        if self._gradient_copies and self._present:  # not after `release`
-            _copy(self._present, self._gradient_copies)
+        self._gradient_values.put_back()
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:
                 del group[key]
@@ -347,8 +337,9 @@ class Snapshot:
         self.__init__(state["_optimizer"])  # type: ignore[misc]
 
     def release(self) -> None:
-        """Let go of the gradients, so that ``zero_grad`` frees them; the copies stay for reuse."""
-        self._gradients, self._present = [], []
+        """Let go of the gradients, so that ``zero_grad`` frees them; other copies are reused."""
+        self._gradients, self._versions = [], []
+        self._gradient_values.take([])
 
     def gradients_are_untouched(self) -> bool:
         """Tell whether nothing was written into the gradients; if so, forget their copies.
@@ -356,26 +347,13 @@ class Snapshot:
         Where there are copies, values are compared too: a write through ``.data`` leaves the
         version as it was.
         """
-        untouched = self._gradient_versions == list(map(_VERSION, self._present))
-        if untouched and self._gradient_copies:
-            untouched = all(map(torch.equal, self._present, self._gradient_copies))
+        pairs = self._gradient_values.pairs()
+        untouched = all(g._version == version for g, version in self._versions) and all(
+            torch.equal(gradient, copied) for gradient, copied in pairs
+        )
         if untouched:
-            self._gradient_copies = []
+            self._gradient_values.take([])
         return untouched
-
-
-def _copied(tensors: list[Tensor], copies: list[Tensor]) -> list[Tensor]:
-    """Copy into the old copies, and into new ones where an old one does not fit."""
-    del copies[len(tensors) :]
-    for index, t in enumerate(tensors):
-        if index == len(copies):
-            copies.append(torch.empty_like(t, requires_grad=False))
-            continue
-        c = copies[index]
-        if t.dtype is not c.dtype or t.shape != c.shape or t.device != c.device:
-            copies[index] = torch.empty_like(t, requires_grad=False)
-    _copy(copies, tensors)
-    return copies
 
 
 def _noted(value: Any, tensors: list[Tensor]) -> Any:
@@ -451,9 +429,6 @@ def _collect(name: str, value: Any, found: dict[str, Any], seen: set[int]) -> No
         for number, (key, item) in enumerate(items):
             part = key if isinstance(key, str | int) else number
             _collect(f"{name}.{part}" if name else str(part), item, found, seen)
-
-
-# ---- An arm of a race --------------------------------------------------------------------------
 
 
 @dataclasses.dataclass
@@ -564,7 +539,7 @@ class RunState:
         self._weights += [self._stored(p) for p in group["params"]]
         options = copy.deepcopy({key: group[key] for key in group.keys() - {"params"}})
         self._kept["options"].append(
-            _map_tensors(options, self._to_host) if self._on_host else options
+            tree_map_only(Tensor, self._to_host, options) if self._on_host else options
         )
 
     def _pairs(self) -> Pairs:
@@ -598,7 +573,7 @@ class RunState:
         if not self._on_host:
             return part
         self._devices = []
-        moved: dict[str, Any] = _map_tensors(part, self._to_host)
+        moved: dict[str, Any] = tree_map_only(Tensor, self._to_host, part)
         return moved
 
     def _to_host(self, tensor: Tensor) -> Tensor:
@@ -609,7 +584,7 @@ class RunState:
         if not self._on_host:
             return part
         devices = iter(self._devices)
-        moved: dict[str, Any] = _map_tensors(part, lambda tensor: tensor.to(next(devices)))
+        moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(next(devices)), part)
         return moved
 
     def state_dict(self) -> dict[str, Any]:
@@ -713,20 +688,6 @@ def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
         for key in group.keys() - options.keys() - {"params"}:
             del group[key]
         group.update(options)
-
-
-def _map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """Apply a function to every tensor within dicts, lists and tuples, always in the same order."""
-    if isinstance(value, Tensor):
-        return function(value)
-    if isinstance(value, dict):
-        return {key: _map_tensors(item, function) for key, item in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_map_tensors(item, function) for item in value)
-    return value
-
-
-# ---- Other weights shown for a while -----------------------------------------------------------
 
 
 class PutAside:

@@ -9,8 +9,8 @@ nothing else.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race_info import RaceInfo, rate_text
-from annealtune.optim.average import WeightAverage, no_average
+from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.guard import LossGuard
 from annealtune.optim.history import History
@@ -164,6 +164,9 @@ class SelfTuner(OptimizerWrapper):
             run.intake.paused = False
         run.steps += 1
         run.rates.claim()
+        while run.history.unsaid:
+            # Past torch's two wrappers of step, to the line of the loop.
+            warnings.warn(run.history.unsaid.pop(0), stacklevel=4)
         return minibatch.returned
 
     def before_step(self, function: Callable[[], Any]) -> Any:
@@ -236,18 +239,6 @@ class SelfTuner(OptimizerWrapper):
     @property
     def _average(self) -> WeightAverage | None:  # type: ignore[override]
         return self._run.guard.average if self.averages else None
-
-    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights for as long as the context lasts.
-
-        During a race that is the arm which leads, as it is. From a loader of minibatches, or of
-        tuples that begin with them, the statistics of BatchNorm are computed anew; without one
-        their averages are taken. Without an average it is a RuntimeError.
-        """
-        self._refuse_pending("averaged")
-        if self._average is None:
-            raise no_average("SelfTuner")
-        return self._average.swapped_in(loader)
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: the rate, the races, what they cost."""

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from annealtune.annealing import Schedule, Setting, Strategy
 from annealtune.annealing.arguments import number
 from annealtune.optim.annealing_state import (
+    AnnealedOptimizer,
     AnnealingState,
     Preset,
     choose_strategy,
@@ -24,8 +25,7 @@ from annealtune.optim.context import Context, Part
 from annealtune.optim.minibatch import Intake, Probe, RecordedMinibatch, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import RandomState, Snapshot
-from annealtune.optim.step_info import Moves, StepInfo
-from annealtune.optim.wrapper import OptimizerWrapper
+from annealtune.optim.step_info import StepInfo
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
@@ -60,7 +60,7 @@ class Shrinking:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
 
 
-class StochasticSA(OptimizerWrapper):
+class StochasticSA(AnnealedOptimizer):
     r"""Derivative-free training by simulated annealing (the paper's SSA).
 
     Every step draws a standard normal direction D, tries :math:`w' = w - \epsilon D` and
@@ -152,35 +152,6 @@ class StochasticSA(OptimizerWrapper):
         self._is_trying = False  # whether the weights are those of a trial
         intake = Intake(context, differentiates=False)
         super().__init__(context, intake, self._annealing, self._epoch)
-
-    @property
-    def steps(self) -> int:
-        """Calls of `step` so far."""
-        return self._annealing.step
-
-    @property
-    def last_step(self) -> StepInfo | None:
-        """What the last step tried and what became of it; None before the first."""
-        return self._annealing.last_step
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision."""
-        return self._annealing.strategy.temperature
-
-    @property
-    def strategy(self) -> Strategy:
-        """The optimizer's own copy of its metaheuristic."""
-        return self._annealing.strategy
-
-    @property
-    def moves(self) -> Moves:
-        """How often each radius was tried, improved the objective and was accepted."""
-        return self._annealing.tally.moves()
-
-    def summary(self) -> str:
-        """Return `moves` as a table."""
-        return str(self.moves)
 
     @property
     def radius(self) -> float:

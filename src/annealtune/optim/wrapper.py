@@ -86,8 +86,25 @@ class OptimizerWrapper(Optimizer):
         return self._intake.records
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its weights meanwhile, where one is kept."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no average of the weights")
+        """Give the model the average of its last weights for as long as the context lasts.
+
+        During a race that is the arm which leads, as it is.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, from which the statistics of
+                BatchNorm are computed anew; without one their averages are taken.
+
+        Raises:
+            RuntimeError: if no average is kept.
+        """
+        self._refuse_pending("averaged")
+        if self._average is None:
+            owner = self._context.owner
+            raise RuntimeError(
+                f"{owner}.averaged() needs an average of the weights, got none: write "
+                f"{owner}(..., average=True), where it takes that"
+            )
+        return self._average.swapped_in(loader)
 
     def eval(self) -> None:
         """Give the model its average until `train` is called; nothing where none is kept.

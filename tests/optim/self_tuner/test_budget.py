@@ -111,7 +111,7 @@ def test_a_run_too_short_says_so_and_is_the_base_at_the_centre_until_the_rate_fa
 def test_past_the_end_there_is_one_warning_and_the_rate_stays():
     rates = []
     for made in (205, 230):
-        with pytest.warns(UserWarning, match="planned") as said:
+        with pytest.warns(UserWarning, match="total_steps") as said:
             optimizer, steps = counted_run(200, made=made)
         assert len(said) == 1
         assert len(steps) == made + optimizer.extra_steps

@@ -84,7 +84,7 @@ def by_backwards(losses):
 def by_scaler(**options):
     def loop(net, opt):
         scaler = torch.amp.GradScaler("cpu", **options)
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
+        compute_loss = opt.record(lambda x, y: loss_of(net, x, y), scaler=scaler)
 
         def step(x, y):
             scaler.scale(compute_loss(x, y)).backward()
@@ -239,7 +239,8 @@ def test_a_scaler_that_skips_the_first_steps(make_run, make_batches, trained):
         torch.manual_seed(3)
         net, opt, _ = make_run(total_steps=LENGTH)
         scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10_000)
-        compute_loss = opt.record(lambda x, y: 8 * F.cross_entropy(net(x), y))  # noqa: B023
+        loss_of = lambda x, y: 8 * F.cross_entropy(net(x), y)  # noqa: B023
+        compute_loss = opt.record(loss_of, scaler=scaler)
         batches, skipped = make_batches(STEPS), 0
         while batches:
             kept = [b.clone() for b in net.buffers()], torch.get_rng_state()
@@ -267,7 +268,7 @@ def test_an_overflow_in_one_arm_only():
     rates = grid(lr=[0.1, 1e15, 1e-3])
     opt = SelfTuner(base, nn.ParameterList([weight]), neighborhood=rates, warmup=0)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**80, growth_interval=10_000)
-    compute_loss = opt.record(lambda: weight.square().sum())
+    compute_loss = opt.record(lambda: weight.square().sum(), scaler=scaler)
     while opt.is_racing:
         scaler.scale(compute_loss()).backward()
         scaler.step(opt)
