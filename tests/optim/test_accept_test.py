@@ -80,19 +80,6 @@ def test_a_loss_that_breaks_at_the_tentative_point_is_rejected_whatever_the_judg
     assert torch.equal(net.first.weight, before)
 
 
-def test_a_noisy_judge_is_repeated_and_leaves_no_trace_in_the_random_numbers(make_net, batch):
-    net, twin = make_net(), make_net()
-    x, y = batch
-    start = torch.get_rng_state()
-    tuner = SGDSA(net, grid(lr=[0.0]), accept_on=lambda o, t: torch.rand(()) + o.mean())
-    tuner.step(closure_of(net, x, y))
-    assert tuner.last_step.worsening == 0.0
-    end = torch.get_rng_state()
-    torch.set_rng_state(start)
-    twin(x)
-    assert torch.equal(torch.get_rng_state(), end)
-
-
 def test_the_error_of_scores_over_positions(net, batch):
     x, _ = batch
     targets = torch.zeros(16, 2, dtype=torch.long)

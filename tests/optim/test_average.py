@@ -162,15 +162,6 @@ def test_a_loader_gives_the_statistics_of_the_averaged_weights(make_batches, bar
         assert (net.norm.momentum, net.last.momentum) == (0.1, 0.3)
 
 
-def test_a_loader_that_is_used_up_is_refused(net, make_batches, picture):
-    tuner = tuned(net)
-    train(net, tuner, make_batches(3))
-    before = picture(net, tuner)
-    with pytest.raises(ValueError, match="loader"), tuner.averaged(iter(())):
-        pytest.fail("the weights must not be given to anybody")
-    assert picture(net, tuner) == before
-
-
 def test_weights_that_never_had_a_finite_loss_do_not_enter_it(net, make_batches):
     tuner = tuned(net)
     seen = train(net, tuner, make_batches(5))

@@ -57,7 +57,7 @@ def test_one_huge_value_does_not_spoil_the_rest(tuner, when):
 def test_weights_that_are_broken_from_the_start_are_an_error(steps):
     net = nn.Embedding(5, 2)
     net.weight.data[4, 0] = torch.nan  # a row that no minibatch uses
-    optimizer = SelfTuner(adamw(net), model=net, total_steps=steps)
+    optimizer = SelfTuner(adamw(net), net, total_steps=steps)
 
     def train():
         for _ in range(steps):
@@ -86,7 +86,7 @@ def test_a_race_with_a_sparse_buffer_and_a_whole_number(tmp_path):
     torch.manual_seed(0)
     net = Graph()
     base = torch.optim.SGD(net.parameters(), lr=0.1)
-    optimizer = SelfTuner(base, model=net, total_steps=400)
+    optimizer = SelfTuner(base, net, total_steps=400)
     nodes = torch.randn(6, 3)
     for _ in range(60):
         optimizer.step(lambda: F.mse_loss(net(nodes), nodes.sum(1, keepdim=True)))

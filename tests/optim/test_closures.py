@@ -217,7 +217,7 @@ def test_clipping_between_backward_and_step_is_what_is_tried(make_net, batch, bi
 
 def test_gradients_outside_the_optimizer_survive_a_closure_that_zeroes_the_model(net, batch):
     x, y = batch
-    tuner = EmbeddedTuner(torch.optim.SGD(net.last.parameters(), lr=0.1), model=net)
+    tuner = EmbeddedTuner(torch.optim.SGD(net.last.parameters(), lr=0.1), net)
 
     def closure():
         net.zero_grad()

@@ -144,21 +144,6 @@ def test_broken_weights_do_not_hide_behind_a_sound_objective(net, batch, bits):
     assert bits(list(net.parameters())) == weights
 
 
-def test_settings_reach_every_group_and_stay_if_accepted(make_net, make_batches):
-    net = make_net()
-    base = torch.optim.Adam(
-        [{"params": net.first.parameters()}, {"params": net.last.parameters()}], lr=3.0
-    )
-    tuner = EmbeddedTuner(
-        base, net, neighborhood=grid(lr=[0.1, 0.01], betas=[(0.9, 0.99), (0.8, 0.9)]),
-        temperature=math.inf,
-    )  # fmt: skip
-    for x, y in make_batches(10):
-        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
-        for group in base.param_groups:
-            assert (group["lr"], group["betas"]) == tuple(tuner.last_step.setting.values())
-
-
 def test_a_rate_that_is_a_tensor_stays_that_tensor(net, loss_of):
     rate = torch.tensor(4.0)
     base = torch.optim.Adam(net.parameters(), lr=rate, capturable=False, foreach=False)

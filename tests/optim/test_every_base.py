@@ -5,10 +5,12 @@ The configurations and the constructor errors come from torch's own conformance 
 
 import copy
 import math
+from collections import defaultdict
 
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.testing._internal.common_optimizers import (
     OptimizerErrorEnum,
     _get_optim_inputs_including_global_cliquey_kwargs,
@@ -82,9 +84,7 @@ def tuned(info, entry, temperature=math.inf, rates=None):
     model = Matrices()
     base, rate = build(info, entry, model)
     neighborhood = grid(lr=rates or [rate])
-    return model, EmbeddedTuner(
-        base, model=model, neighborhood=neighborhood, temperature=temperature
-    )
+    return model, EmbeddedTuner(base, model, neighborhood=neighborhood, temperature=temperature)
 
 
 def steps(model, optimizer, count):
@@ -166,8 +166,69 @@ def test_settings_that_its_constructor_refuses_are_dropped(info, entry):
     base = info.optim_cls([model.first, model.second])
     bad = Setting({"lr": 0.1, **entry.kwargs})
     good = Setting({"lr": 0.1, **{name: base.defaults[name] for name in bad if name != "lr"}})
-    tuner = EmbeddedTuner(base, model=model, neighborhood=[good, bad])
+    tuner = EmbeddedTuner(base, model, neighborhood=[good, bad])
     assert tuner.neighborhood.dropped == (bad,)
     assert list(tuner.neighborhood) == [good]
     with pytest.raises(ValueError, match="lr"):
-        EmbeddedTuner(base, model=model, neighborhood=[bad])
+        EmbeddedTuner(base, model, neighborhood=[bad])
+
+
+class Lookahead(torch.optim.Optimizer):
+    """As it is usually written: an optimizer inside, whose state is not that of the outside."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.param_groups = inner.param_groups
+        self.defaults = inner.defaults
+        self.state = defaultdict(dict)
+        self._optimizer_step_pre_hooks = {}
+        self._optimizer_step_post_hooks = {}
+
+    def step(self, closure=None):
+        self.inner.step()
+
+
+class Plain(torch.optim.SGD):
+    def step(self, closure=None):
+        self.note()
+        super().step()
+
+    def note(self):
+        pass
+
+
+class Counting(Plain):
+    steps = 0
+
+    def note(self):
+        self.steps += 1
+
+
+class Remembering(Plain):
+    def __init__(self, params, **options):
+        super().__init__(params, **options)
+        self.slow = {
+            "weights": [p.detach().clone() for g in self.param_groups for p in g["params"]]
+        }
+
+    def note(self):
+        for weight in self.slow["weights"]:
+            weight.data.add_(1)
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda net: Lookahead(torch.optim.Adam(net.parameters())), "inner.state"),
+        (lambda net: Counting(net.parameters(), lr=0.1), "steps"),
+        (lambda net: Remembering(net.parameters(), lr=0.1), "slow.weights.0"),
+    ],
+)
+def test_state_that_cannot_be_undone_is_refused_at_the_first_step(make, name, net, batch, bits):
+    x, y = batch
+    tuner = EmbeddedTuner(make(net), net, neighborhood=grid(lr=[0.1]), temperature=math.inf)
+    before = bits(list(net.parameters()))
+    with pytest.raises(TypeError, match=rf"base=.*{name}"):
+        tuner.step(lambda: F.cross_entropy(net(x), y))
+    assert bits(list(net.parameters())) == before
+    assert tuner.moves.total.tried == 0

@@ -29,17 +29,9 @@ def steps(net, tuner, batches):
 
 def test_a_rate_of_h_is_that_of_the_largest_group(net, make_batches):
     base = torch.optim.AdamW(groups_of(net, lr=1e-5), lr=1e-3)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(lr=[1.0, 0.5]), temperature=math.inf)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1.0, 0.5]), temperature=math.inf)
     for rate in steps(net, tuner, make_batches(6)):
         assert rates_of(tuner) == [pytest.approx(rate / 100), rate]
-
-
-def test_also_without_an_h(net, make_batches):
-    base = torch.optim.AdamW(groups_of(net, lr=0.125), lr=0.5)
-    tuner = EmbeddedTuner(base, model=net, temperature=math.inf)
-    assert [h["lr"] for h in tuner.neighborhood] == [4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625]
-    for rate in steps(net, tuner, make_batches(6)):
-        assert rates_of(tuner) == [rate / 4, rate]
 
 
 def test_also_for_a_group_that_is_added_later(net, make_batches):
@@ -57,7 +49,7 @@ def test_also_for_a_group_that_is_added_later(net, make_batches):
 
 def test_layer_decay_as_timm_writes_it(net, make_batches):
     base = torch.optim.SGD(groups_of(net, lr_scale=0.5), lr=0.1)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(lr=[0.25]), temperature=math.inf)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[0.25]), temperature=math.inf)
     list(steps(net, tuner, make_batches(2)))
     assert rates_of(tuner) == [0.125, 0.25]
 
@@ -74,7 +66,7 @@ def test_groups_of_sgd_sa(net, make_batches):
 
 def test_a_rejection_puts_each_rate_back(net, make_batches):
     base = torch.optim.SGD(groups_of(net, lr=0.25), lr=0.5)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(lr=[1e30]), temperature=0.0)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e30]), temperature=0.0)
     list(steps(net, tuner, make_batches(2)))
     assert rates_of(tuner) == [0.25, 0.5]
 

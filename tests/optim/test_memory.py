@@ -127,13 +127,3 @@ def test_derivative_free_training_needs_one_copy_and_one_tensor():
             optimizer.step(lambda: F.cross_entropy(model(x), y))
 
     assert weights <= peak_of(train) <= weights + largest + SLACK
-
-
-def test_the_measurement_sees_what_is_alive_together():
-    def train():
-        first = torch.ones(10_000)
-        del first
-        second = torch.ones(10_000)
-        return second + 1
-
-    assert peak_of(train) == 80_000

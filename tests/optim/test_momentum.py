@@ -99,9 +99,7 @@ def test_state_that_is_needed_later_begins_as_in_a_first_step(net, batch, kind, 
     base = kind(net.parameters(), lr=1e-3, foreach=foreach)
     off = {name: type(value)(0) for name, value in on.items()}
     moves = [({"lr": 1e-3, **h}, kept) for h, kept in ((off, 1), (on, 0), (on, 1), (off, 1))]
-    tuner = EmbeddedTuner(
-        base, model=net, neighborhood=[m for m, _ in moves[:2]], strategy=Script(moves)
-    )
+    tuner = EmbeddedTuner(base, net, neighborhood=[m for m, _ in moves[:2]], strategy=Script(moves))
     twin = copy.deepcopy(net)
     plain = kind(twin.parameters(), lr=1e-3)
     for number, (move, kept) in enumerate(moves):

@@ -102,23 +102,6 @@ def test_accumulation_decides_on_all_parts(assert_same):
     assert_same(accumulated, bare)
 
 
-def test_a_scaler_changes_nothing(assert_same):
-    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
-
-    def scaled(net, opt):
-        compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
-
-        def step(x, y):
-            scaler.scale(compute_loss(x, y)).backward()
-            scaler.step(opt)
-            scaler.update()
-            opt.zero_grad()
-
-        return step
-
-    assert_same(recorded, scaled)
-
-
 def test_calls_without_gradients_and_nested_ones_do_not_count(assert_same):
     def noisy(net, opt):
         inner = opt.record(lambda x, y: F.cross_entropy(net(x), y))

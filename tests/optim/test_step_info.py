@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from annealtune import SGDSA, Setting, StepInfo, StochasticSA, grid
+from annealtune import SGDSA, Setting, StepInfo, grid
 from annealtune.optim import Count
 
 
@@ -58,15 +58,6 @@ def test_counts_are_those_of_a_hand(net, loss_of):
     assert summary.total.acceptance_rate == sum(accepted.values()) / 60
     assert summary.total.improvement_rate == sum(improved.values()) / 60
     assert summary.total.improved < summary.total.accepted < 60
-
-
-def test_before_the_first_step_there_are_no_rates(net):
-    for optimizer in (SGDSA(net), StochasticSA(net)):
-        total = optimizer.moves.total
-        assert total == (0, 0, 0)
-        assert math.isnan(total.acceptance_rate)
-        assert math.isnan(total.improvement_rate)
-        assert "nan" not in str(optimizer.summary())
 
 
 def test_a_step_cannot_be_changed_but_compared_copied_and_sent():

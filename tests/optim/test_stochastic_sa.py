@@ -187,17 +187,6 @@ def test_scaling_by_the_size_of_the_weights():
     assert torch.allclose(model[3].data, 2 + sign * 0.2 * single, rtol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.complex64])
-def test_every_dtype_moves_and_comes_back(dtype, bits):
-    model = nn.ParameterList([torch.ones(20).to(dtype)])
-    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
-    before = bits(list(model))
-    optimizer.step(scripted([1.0, 2.0, 2.0]))
-    assert bits(list(model)) == before
-    optimizer.step(scripted([1.0, 0.5, 0.5]))
-    assert bits(list(model)) != before
-
-
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     x, y = batch
     net, plain = make_net(), make_net()

@@ -88,28 +88,6 @@ def test_candidates_are_measured_from_the_same_point(net, make_batches, loss_aft
         torch.set_rng_state(end)
 
 
-def test_an_error_while_candidates_are_measured_leaves_no_trace(net, batch, picture):
-    x, y = batch
-    tuner = SGDSA(net, H, strategy=Tabu(candidates=3))
-    calls = []
-
-    def closure():
-        calls.append(1)
-        if len(calls) == 3:
-            raise ZeroDivisionError
-        return F.cross_entropy(net(x), y)
-
-    twin, start = copy.deepcopy(net), torch.get_rng_state()
-    F.cross_entropy(twin(x), y).backward()
-    expected = picture(twin, tuner)
-    torch.set_rng_state(start)
-    with pytest.raises(ZeroDivisionError):
-        tuner.step(closure)
-    assert picture(net, tuner) == expected
-    tuner.step(lambda: F.cross_entropy(net(x), y))
-    assert tuner.moves.total.tried == 1
-
-
 BAD = {
     "unknown name": ({"strategy": "tabou"}, ValueError),
     "a class": ({"strategy": Tabu}, TypeError),

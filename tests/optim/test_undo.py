@@ -108,8 +108,6 @@ class OddOptimizer(torch.optim.Optimizer):
                     p.grad = p.grad * 2
                 elif group["gradients"] == "dropped":
                     p.grad = None
-                elif group["gradients"] == "sometimes" and state["step"] > 1:
-                    p.grad.mul_(0.5)
         self.state["all"]["steps"] = self.state["all"].get("steps", 0) + 1
 
 
@@ -155,7 +153,7 @@ def check_that_a_rejection_is_a_plain_backward(model, base, x, rate, picture, tr
         twin(x).backward()
     expected = picture(twin, twin_base)
 
-    tuner = EmbeddedTuner(base, model=model, neighborhood=grid(lr=[rate]), temperature=math.inf)
+    tuner = EmbeddedTuner(base, model, neighborhood=grid(lr=[rate]), temperature=math.inf)
     torch.set_rng_state(random_state)
     places = [p.data_ptr() for p in model.parameters()]
     closure = breaking(model, x, model.embed.bias.detach().clone())
@@ -187,23 +185,6 @@ def test_with_a_base_that_has_no_manners(gradients, steps, picture):
     x = inputs(torch.float32)
     plain_steps(model, base, x, steps)
     check_that_a_rejection_is_a_plain_backward(model, base, x, 3.0, picture, tries=3)
-
-
-def test_a_base_that_writes_into_gradients_later_is_noticed(picture):
-    model, base = build("odd", {"gradients": "sometimes"}, torch.float32, True, True, 1)
-    x = inputs(torch.float32)
-    tuner = EmbeddedTuner(base, model=model, neighborhood=grid(lr=[0.01]), temperature=math.inf)
-    for _ in range(2):  # spared at first, written into at the second step
-        tuner.step(lambda: model(x))
-    twin = copy.deepcopy(model)
-    twin.zero_grad()
-    random_state = torch.get_rng_state()
-    twin(x).backward()
-    expected = picture(twin, base)
-    torch.set_rng_state(random_state)
-    tuner.step(breaking(model, x, model.embed.bias.detach().clone()))
-    assert not tuner.last_step.accepted
-    assert picture(model, tuner) == expected
 
 
 @pytest.mark.parametrize("foreach", [False, True])
@@ -288,7 +269,7 @@ def test_an_error_inside_the_step_of_the_base_leaves_no_trace(error, make_net, b
     nn.functional.cross_entropy(models[0](x), y).backward()
     expected = picture(models[0], bases[0])
 
-    tuner = EmbeddedTuner(bases[1], model=models[1], neighborhood=grid(lr=[0.5]))
+    tuner = EmbeddedTuner(bases[1], models[1], neighborhood=grid(lr=[0.5]))
     torch.manual_seed(0)
     with pytest.raises(error):
         tuner.step(lambda: nn.functional.cross_entropy(models[1](x), y))

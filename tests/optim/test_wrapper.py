@@ -14,7 +14,7 @@ from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
 
 def test_it_is_an_optimizer_with_the_groups_state_and_defaults_of_the_base(net):
     base = torch.optim.AdamW(net.parameters())
-    tuner = EmbeddedTuner(base, model=net)
+    tuner = EmbeddedTuner(base, net)
     assert isinstance(tuner, torch.optim.Optimizer)
     assert tuner.base is base
     assert tuner.param_groups is base.param_groups
@@ -62,7 +62,7 @@ def test_step_hooks_run_once_a_step_and_see_the_closure(cls, net, loss_of):
 
 def test_hooks_of_the_base_see_every_tentative_step(net, loss_of):
     base = torch.optim.SGD(net.parameters(), lr=0.1)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(lr=[1e6, 0.1]), temperature=0.0)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e6, 0.1]), temperature=0.0)
     rates = []
     base.register_step_pre_hook(lambda opt, *_: rates.append(opt.param_groups[0]["lr"]))
     picked = []
@@ -181,7 +181,7 @@ def test_a_scheduler_that_leaves_no_mark_is_refused_once_it_acts(net, loss_of, b
 
 def test_a_scheduler_of_the_momentum_is_refused_beside_momenta(net, loss_of):
     base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    tuner = EmbeddedTuner(base, model=net, neighborhood=grid(momentum=[0.0, 0.5]))
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(momentum=[0.0, 0.5]))
     lr_scheduler.OneCycleLR(tuner, 0.1, 10, cycle_momentum=True)
     with pytest.raises(ValueError, match=r"EmbeddedTuner.*momentum"):
         tuner.step(loss_of)
@@ -242,7 +242,7 @@ def test_a_base_whose_constructor_cannot_be_called_has_no_say(net, loss_of):
 
     base = Particular(net.parameters(), secret=1, lr=0.1)
     neighborhood = grid(lr=[0.1, 0.2], nesterov=[False])
-    tuner = EmbeddedTuner(base, model=net, neighborhood=neighborhood)
+    tuner = EmbeddedTuner(base, net, neighborhood=neighborhood)
     assert tuner.neighborhood == neighborhood
     tuner.step(loss_of)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -71,14 +72,14 @@ def make_tuner(kind: str, net: nn.Module, steps: int, **options: Any) -> Any:
     if kind == "adamw-h":
         rates = grid(lr=[1.0, 0.1, 1e-2, 1e-3])
         base = torch.optim.AdamW(net.parameters())
-        return EmbeddedTuner(base, model=net, neighborhood=rates, total_steps=steps, **options)
+        return EmbeddedTuner(base, net, neighborhood=rates, total_steps=steps, **options)
     if kind == "ssa":
         return StochasticSA(net, radius=0.05, total_steps=steps, **options)
     base = {
         "self-adamw": lambda: torch.optim.AdamW(net.parameters()),
         "self-sgd": lambda: torch.optim.SGD(net.parameters(), momentum=0.9),
     }[kind]()
-    return SelfTuner(base, model=net, total_steps=steps, **options)
+    return SelfTuner(base, net, total_steps=steps, **options)
 
 
 def weights_of(net: nn.Module) -> list[Tensor]:
@@ -123,15 +124,8 @@ def train(
             tuner.step()
             tuner.zero_grad()
         if not isinstance(tuner, SelfTuner):
-            info = tuner.last_step
-            verdicts.append((dict(info.setting), info.accepted))
-    return {
-        "digest": digest(net),
-        "weights": weights_of(net),
-        "decisions": decisions_of(tuner),
-        "verdicts": verdicts,
-        "rate": getattr(tuner, "lr", math.nan),
-    }
+            verdicts.append((dict(tuner.last_step.setting), tuner.last_step.accepted))
+    return {**found(net, tuner), "verdicts": verdicts, "rate": getattr(tuner, "lr", math.nan)}
 
 
 def disagree(what: str) -> None:
@@ -190,7 +184,7 @@ def alone() -> dict[str, Any]:
     tuner = make_tuner("sgd-sa", net, 60, seed=rank(), process_group=groups[rank()])
     for x, y in minibatches(60):
         tuner.step(lambda: F.cross_entropy(net(x), y))
-    return {"digest": digest(net), "decisions": decisions_of(tuner)}
+    return found(net, tuner)
 
 
 def uneven(kind: str) -> dict[str, Any]:
@@ -198,72 +192,58 @@ def uneven(kind: str) -> dict[str, Any]:
     net = make_net()
     model = wrapped(net, "ddp")
     tuner = make_tuner(kind, model, 240)
+    first = SAMPLES // 4 if ranks() > 1 else SAMPLES
+    part = slice(0, first) if rank() == 0 else slice(first, None)
 
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(model(x), y) * (len(x) * ranks() / SAMPLES)
 
-    compute_loss = tuner.record(loss_of)
-    for x, y in minibatches(240, own=False):
-        first = SAMPLES // 4 if ranks() > 1 else SAMPLES
-        part = slice(0, first) if rank() == 0 else slice(first, None)
-        compute_loss(x[part], y[part]).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+    batches = ((x[part], y[part]) for x, y in minibatches(240, own=False))
+    follow(tuner, tuner.record(loss_of), batches)
+    return found(net, tuner)
 
 
 def resume(kind: str, around: str, at: int, steps: int = 240) -> dict[str, str]:
     """Train at a stretch, and once more with everything saved and loaded in between."""
-    import copy
-    import io
-
     digests = {}
     for way in ("at a stretch", "resumed"):
-        net = make_net()
-        model = wrapped(net, around)
-        tuner = make_tuner(kind, model, steps)
-        compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-        for number, (x, y) in enumerate(minibatches(steps)):
-            if way == "resumed" and number == at:
-                buffer = io.BytesIO()
-                torch.save((net.state_dict(), tuner.state_dict()), buffer)
-                buffer.seek(0)
+        batches, saved = list(minibatches(steps)), None
+        for part in (batches[:at], batches[at:]):
+            if way == "resumed" or saved is None:
                 net = make_net()
+                model = wrapped(net, around)
+                tuner = make_tuner(kind, model, steps)
+                compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
+            if way == "resumed" and saved is not None:
                 with torch.no_grad():
                     for p in net.parameters():
                         p.zero_()
-                model = wrapped(net, around)
-                tuner = make_tuner(kind, model, steps)
-                weights, state = torch.load(buffer, weights_only=False)
+                saved.seek(0)
+                weights, state = torch.load(saved, weights_only=False)
                 net.load_state_dict(weights)
-                tuner.load_state_dict(copy.deepcopy(state))
-                compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-            compute_loss(x, y).backward()
-            tuner.step()
-            tuner.zero_grad()
+                tuner.load_state_dict(state)
+            follow(tuner, compute_loss, part)
+            saved = io.BytesIO()
+            torch.save((net.state_dict(), tuner.state_dict()), saved)
         digests[way] = digest(net)
     return digests
 
 
 def with_batchnorm(steps: int = 40) -> dict[str, Any]:
     """Train with an accept test that accepts everything, and by plain SGD in DDP."""
-    found = {}
+    values = {}
     for kind in ("tuner", "plain"):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
         model = DistributedDataParallel(net.double())
+        compute_loss = lambda x, y: F.cross_entropy(model(x), y)
         optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
         if kind == "tuner":
             optimizer = SGDSA(model, {"lr": [0.1]}, temperature=math.inf)
-        compute_loss = lambda x, y: F.cross_entropy(model(x), y)
-        if kind == "tuner":
             compute_loss = optimizer.record(compute_loss)
-        for x, y in minibatches(steps):
-            optimizer.zero_grad()
-            compute_loss(x, y).backward()
-            optimizer.step()
-        found[kind] = [value.clone() for value in net.state_dict().values()]
-    return found
+        follow(optimizer, compute_loss, minibatches(steps))
+        values[kind] = [value.clone() for value in net.state_dict().values()]
+    return values
 
 
 def inside_ddp(steps: int = 240) -> dict[str, Any]:
@@ -282,11 +262,8 @@ def inside_ddp(steps: int = 240) -> dict[str, Any]:
     model = wrapped(module, "ddp")
     tuner = make_tuner("self-adamw", module, steps)
     compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-    for x, y in minibatches(steps):
-        model(x, y).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+    follow(tuner, model, minibatches(steps))
+    return found(net, tuner)
 
 
 def blind() -> None:
@@ -345,3 +322,15 @@ def validate(kind: str, around: str = "ddp") -> dict[str, Any]:
     tuner.load_state_dict(state)
     assert digest(net) == best
     return {"seen": seen, "looks": [tuple(look) for look in tuner.looks], "best": best}
+
+
+def follow(tuner: Any, compute_loss: Any, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Make the steps of a plain loop."""
+    for x, y in batches:
+        compute_loss(x, y).backward()
+        tuner.step()
+        tuner.zero_grad()
+
+
+def found(net: nn.Module, tuner: Any) -> dict[str, Any]:
+    return {"digest": digest(net), "weights": weights_of(net), "decisions": decisions_of(tuner)}

@@ -1,4 +1,4 @@
-"""Lightning, Accelerate and Hugging Face over two processes: the run of a plain loop in DDP."""
+"""Lightning and Hugging Face over two processes: the run of a plain loop in DDP."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 pytestmark = pytest.mark.slow  # each process imports a framework
 
 CASES = [
-    {"framework": "by_accelerate", "accumulate": 2},
     {"framework": "by_hugging_face"},
     {"framework": "by_hugging_face", "accumulate": 2},
     {"framework": "by_lightning"},
@@ -25,10 +24,10 @@ def test_two_processes(world, kind, case):
     accumulate = case.get("accumulate", 1)
     plain = world(2)("framework_scenarios.plain", kind=kind, accumulate=accumulate)
     for answer, own in zip(answers, plain, strict=True):
-        calls = answer.pop("calls", None)
-        assert answer == own
+        assert answer["digest"] == own["digest"]
+        assert answer["decisions"] == own["decisions"]
         if "loss" in case:
-            assert calls == 240 * accumulate
+            assert answer["calls"] == 240 * accumulate
     assert len({answer["digest"] for answer in answers}) == 1
 
 

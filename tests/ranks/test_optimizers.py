@@ -51,16 +51,6 @@ def test_a_centre_that_is_measured_differs_by_rounding_alone(world):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("kind", ["self-adamw", "sgd-sa", "ssa"])
-def test_a_thousand_steps(world, size, kind):
-    answers = world(size)("train", kind=kind, steps=1000)
-    single = scenarios.train(kind=kind, steps=1000)
-    assert_alike(answers, single)
-    assert all(answer["verdicts"] == single["verdicts"] for answer in answers)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("way", ["record", "closure"])
 @pytest.mark.parametrize("around", ["ddp", "fsdp"])
 @pytest.mark.parametrize("kind", ["self-adamw", "sgd-sa", "adamw-h"])

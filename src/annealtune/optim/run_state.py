@@ -118,7 +118,7 @@ class Copies:
         for t in tensors:
             is_plain = type(t) in (Tensor, nn.Parameter)
             kinds.setdefault((t.device, t.dtype) if is_plain else id(t), []).append(t)
-        self._forms = []  # should an interrupt come now
+        self._forms, self._groups = [], []  # the old copies go before there are new ones
         self._groups = [(group, [t.detach().clone() for t in group]) for group in kinds.values()]
         self._tensors, self._forms = tensors, forms
 

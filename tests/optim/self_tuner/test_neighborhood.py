@@ -154,15 +154,3 @@ def test_rates_in_tensors(make_net, make_batches, trained, bits, shared):
         assert rates == pytest.approx(runs[0][2])
         torch.testing.assert_close(weights, runs[0][0], rtol=1e-3, atol=1e-4)
     assert bits(runs[1]) == bits(runs[2])
-
-
-def test_idle_arms_in_host_memory_make_the_same_run(make_run, make_batches, trained, kind):
-    ends = []
-    for offload in (False, True):
-        torch.manual_seed(0)
-        net, opt, step = make_run(kind, total_steps=LENGTH, offload=offload)
-        for x, y in make_batches(100):
-            step(x, y)
-        assert not opt.is_racing
-        ends.append((trained(net, opt), [info.to_dict() for info in opt.races]))
-    assert ends[0] == ends[1]

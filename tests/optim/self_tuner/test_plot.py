@@ -13,7 +13,7 @@ from annealtune import SelfTuner
 def tuner():
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
-    opt = SelfTuner(torch.optim.AdamW(net.parameters()), model=net, total_steps=300)
+    opt = SelfTuner(torch.optim.AdamW(net.parameters()), net, total_steps=300)
     compute_loss = opt.record(lambda x, y: nn.functional.cross_entropy(net(x), y))
     for number in range(120):
         x = torch.randn(16, 4, generator=torch.Generator().manual_seed(number))
@@ -42,7 +42,7 @@ def test_every_arm_and_the_rate_are_named(tuner, tmp_path):
 
 def test_before_the_first_step(tmp_path):
     net = nn.Linear(2, 1)
-    opt = SelfTuner(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
+    opt = SelfTuner(torch.optim.SGD(net.parameters(), lr=0.1), net)
     assert opt.plot(tmp_path / "empty.svg").stat().st_size > 0
 
 
@@ -56,13 +56,3 @@ def test_without_matplotlib_it_says_what_to_install(tuner, tmp_path, monkeypatch
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(ImportError, match="annealtune"):
         tuner.plot(tmp_path / "run.svg")
-
-
-def test_a_base_that_maximizes(tmp_path):
-    weight = nn.Parameter(torch.ones(2))
-    base = torch.optim.SGD([weight], lr=0.1, maximize=True)
-    opt = SelfTuner(base, nn.ParameterList([weight]), neighborhood={"lr": [0.1, 1e30]})
-    while opt.is_racing:
-        opt.step(lambda: -weight.square().sum())
-    (race,) = opt.races
-    assert f">{race.name(race.winner)} won<" in opt.plot(tmp_path / "run.svg").read_text()

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import SGDSA, EmbeddedTuner, SelfTuner, grid
+from annealtune import SGDSA, SelfTuner, grid
 
 
 def sgd(model, **options):
@@ -208,11 +208,3 @@ def test_a_state_of_another_run(refused, settings, made):
     state = Loop(**settings).steps(made).optimizer.state_dict()
     loop = Loop().steps(2)
     refused(loop, ValueError, lambda: loop.optimizer.load_state_dict(state))
-
-
-def test_a_state_of_another_optimizer(refused):
-    other = Loop()
-    tuner = EmbeddedTuner(other.optimizer.base, other.model, temperature=0.0)
-    tuner.step(other.loss)
-    loop = Loop().steps(2)
-    refused(loop, ValueError, lambda: loop.optimizer.load_state_dict(tuner.state_dict()))

@@ -97,54 +97,6 @@ def test_buffers_that_are_not_there_or_not_alone(make):
     assert all(map(math.isfinite, opt.races[0].scores))
 
 
-class Counting(torch.optim.SGD):
-    """Keeps the number of its steps in its groups and makes its buffers at the first one."""
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for p in group["params"]:
-                if group.setdefault("made", 0) == 0:
-                    self.state[p]["buffer"] = torch.zeros_like(p)
-                self.state[p]["buffer"].mul_(0.9).add_(p.grad)
-                p.data.add_(self.state[p]["buffer"], alpha=-group["lr"])
-            group["made"] += 1
-
-
-@pytest.mark.parametrize("kind", [Counting, torch.optim.AdamW], ids=["counting", "AdamW"])
-def test_after_going_back_the_optimizer_starts_anew_and_buffers_are_sound(kind):
-    class Running(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.linear = nn.Linear(6, 1)
-            self.register_buffer("mean", torch.zeros(6))
-
-        def forward(self, x):
-            if self.training:
-                self.mean.lerp_(x.mean(0), 0.1)
-            return self.linear(x - self.mean)
-
-    torch.manual_seed(0)
-    model = Running()
-    base = kind(model.parameters(), lr=0.01)
-    for group in base.param_groups:
-        group.setdefault("made", 0)
-    opt = SelfTuner(base, model, total_steps=400)
-    compute_loss = opt.record(lambda x, y: functional.mse_loss(model(x), y))
-
-    def loop():
-        for step in range(400):
-            x, y = inputs(step)
-            compute_loss(x * math.nan if step == 200 else x, y).backward()
-            opt.step()
-            opt.zero_grad()
-
-    with pytest.warns(UserWarning, match="back to the averaged weights") as said:
-        loop()
-    assert len(said) == 1
-    assert bool(model.mean.isfinite().all())
-    assert final_loss(model) < 0.5
-
-
 def test_a_base_that_draws_numbers_draws_others_at_every_step():
     drawn = []
 

@@ -233,34 +233,6 @@ def test_autocast_is_repeated_for_every_arm(outcome, kind):
     assert outcome(by_closure(), kind) != expected
 
 
-def test_a_scaler_that_skips_the_first_steps(make_run, make_batches, trained):
-    ends = []
-    for scale in (1.0, 2.0**127):
-        torch.manual_seed(3)
-        net, opt, _ = make_run(total_steps=LENGTH)
-        scaler = torch.amp.GradScaler("cpu", init_scale=scale, growth_interval=10_000)
-        loss_of = lambda x, y: 8 * F.cross_entropy(net(x), y)  # noqa: B023
-        compute_loss = opt.record(loss_of, scaler=scaler)
-        batches, skipped = make_batches(STEPS), 0
-        while batches:
-            kept = [b.clone() for b in net.buffers()], torch.get_rng_state()
-            scaler.scale(compute_loss(*batches[0])).backward()
-            before = opt.steps
-            scaler.step(opt)
-            scaler.update()
-            opt.zero_grad()
-            if opt.steps == before:  # the scaler left it out: the same minibatch once more
-                skipped += 1
-                for buffer, value in zip(net.buffers(), kept[0], strict=True):
-                    buffer.copy_(value)
-                torch.set_rng_state(kept[1])
-            else:
-                del batches[0]
-        ends.append((trained(net, opt), [info.to_dict() for info in opt.races]))
-    assert skipped
-    assert ends[0] == ends[1]
-
-
 def test_an_overflow_in_one_arm_only():
     """The arm whose gradient overflows makes no step, as a scaler would have it; the others do."""
     weight = nn.Parameter(torch.full((2,), 1.0))
