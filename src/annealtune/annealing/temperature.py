@@ -8,9 +8,10 @@ continues at the same temperature to the last bit.
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 from annealtune.annealing.arguments import count, not_negative, number
 
@@ -27,9 +28,11 @@ class Schedule(Protocol):
 
     def observe(self, worsening: float) -> None:
         """Learn from the worsening of a measured move."""
+        return
 
     def tick(self, clock: Clock) -> None:
         """Note the end of a step or of an epoch."""
+        return
 
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` needs, as plain data."""
@@ -38,7 +41,22 @@ class Schedule(Protocol):
         """Continue where ``state_dict`` was taken."""
 
 
-class Constant:
+class _Remembering(Schedule):
+    """A schedule that says which of its attributes change; they are its state."""
+
+    _changing: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what has changed since the start."""
+        return {name: copy.copy(getattr(self, f"_{name}")) for name in self._changing}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        for name in self._changing:
+            setattr(self, f"_{name}", copy.copy(state[name]))
+
+
+class Constant(_Remembering):
     """A constant temperature; 0 is greedy, ``math.inf`` accepts every finite worsening.
 
     Args:
@@ -49,6 +67,8 @@ class Constant:
         0.5
     """
 
+    _changing: ClassVar[tuple[str, ...]] = ("temperature",)
+
     def __init__(self, temperature: float) -> None:
         self._temperature = not_negative("Constant(temperature=...)", temperature)
 
@@ -56,20 +76,6 @@ class Constant:
     def temperature(self) -> float:
         """The temperature of the next accept test."""
         return self._temperature
-
-    def observe(self, worsening: float) -> None:
-        """Ignore the measurement."""
-
-    def tick(self, clock: Clock) -> None:
-        """Ignore the clock."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the temperature."""
-        return {"temperature": self._temperature}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._temperature = state["temperature"]
 
     def __repr__(self) -> str:
         return f"Constant({self._temperature!r})"
@@ -123,11 +129,11 @@ class Geometric(Constant):
     def tick(self, clock: Clock) -> None:
         """Cool once if this is the clock the schedule follows."""
         if clock == self.per:
-            self._temperature = max(self.factor * self._temperature, self.floor)
+            self._temperature = self.cooled(self._temperature)
 
-    def restore(self) -> None:
-        """Return to the initial temperature."""
-        self._temperature = self.initial
+    def cooled(self, temperature: float) -> float:
+        """Return the temperature after the given one."""
+        return max(self.factor * temperature, self.floor)
 
     def __repr__(self) -> str:
         return (
@@ -135,7 +141,7 @@ class Geometric(Constant):
         )
 
 
-class Reheating:
+class Reheating(Constant):
     """A geometric schedule whose temperature is restored to its initial value several times.
 
     Args:
@@ -156,52 +162,33 @@ class Reheating:
         Fischetti and Stringher (2019), Section 2: the temperature can be restored multiple times.
     """
 
+    _changing = ("temperature", "ticks")
+
     def __init__(self, schedule: Geometric, *, every: int, times: int) -> None:
         if not isinstance(schedule, Geometric):
             raise TypeError(f"Reheating(schedule=...) must be a Geometric, got {schedule!r}")
+        super().__init__(schedule.temperature)
         self.schedule = schedule
+        self.per = schedule.per
         self.every = count("Reheating(every=...)", every, least=1)
         self.times = count("Reheating(times=...)", times, least=0)
         self._ticks = 0
 
-    @property
-    def per(self) -> Clock:
-        """The clock of the schedule that is restarted."""
-        return self.schedule.per
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next accept test."""
-        return self.schedule.temperature
-
-    def observe(self, worsening: float) -> None:
-        """Ignore the measurement."""
-
     def tick(self, clock: Clock) -> None:
         """Cool, or restore the initial temperature where a restart is due."""
-        if clock != self.schedule.per:
+        if clock != self.per:
             return
         self._ticks += 1
         restarts, since = divmod(self._ticks, self.every)
-        if since == 0 and restarts <= self.times:
-            self.schedule.restore()
-        else:
-            self.schedule.tick(clock)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the temperature and the number of ticks."""
-        return {**self.schedule.state_dict(), "ticks": self._ticks}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self.schedule.load_state_dict(state)
-        self._ticks = state["ticks"]
+        is_due = since == 0 and restarts <= self.times
+        first, cooled = self.schedule.initial, self.schedule.cooled(self._temperature)
+        self._temperature = first if is_due else cooled
 
     def __repr__(self) -> str:
         return f"Reheating({self.schedule!r}, every={self.every!r}, times={self.times!r})"
 
 
-class Automatic:
+class Automatic(_Remembering):
     r"""A temperature in units of the worsenings that occur, so that there is nothing to choose.
 
     The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
@@ -233,6 +220,8 @@ class Automatic:
         >>> schedule.tick("epoch"), schedule.temperature
         (None, 1.0)
     """
+
+    _changing = ("measured", "unit", "ticks", "calibrated_at")
 
     def __init__(
         self,
@@ -296,22 +285,6 @@ class Automatic:
         """Count the clock the schedule follows."""
         self._ticks += clock == self.per
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the unit, what was measured for it, and the number of ticks."""
-        return {
-            "measured": list(self._measured),
-            "unit": self._unit,
-            "ticks": self._ticks,
-            "calibrated_at": self._calibrated_at,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._measured = list(state["measured"])
-        self._unit = state["unit"]
-        self._ticks = state["ticks"]
-        self._calibrated_at = state["calibrated_at"]
-
     def __repr__(self) -> str:
         return (
             f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
@@ -320,16 +293,7 @@ class Automatic:
 
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
-    """Turn a number into a `Constant` and let a schedule through.
-
-    Args:
-        owner: the class that was given the temperature, for the message.
-        temperature: a number that is not negative, or a schedule.
-
-    Raises:
-        TypeError: if it is neither.
-        ValueError: if the number is negative or NaN.
-    """
+    """Turn a number into a `Constant` and let a schedule through; ``owner`` was given it."""
     # A class has all the names of the protocol, but only its instances are schedules.
     if isinstance(temperature, Schedule) and not isinstance(temperature, type):
         return temperature

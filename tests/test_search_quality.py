@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "search_quality.py"
+BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "search_quality.py"
 
 
 @pytest.fixture(scope="module")
