@@ -17,8 +17,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from annealtune import SGDSA, EmbeddedTuner, SelfTuner, Shrinking, StochasticSA
-from annealtune.annealing.strategies.registry import STRATEGIES
+from annealtune import SGDSA, EmbeddedTuner, SelfTuner, StochasticSA
+from annealtune.annealing.strategies import STRATEGIES
+from annealtune.optim import Shrinking
 
 HERE = Path(__file__).parent
 DECISIONS = 100

@@ -17,7 +17,7 @@ from annealtune import (
     Tabu,
     grid,
 )
-from annealtune.annealing.strategies.registry import STRATEGIES
+from annealtune.annealing.strategies import STRATEGIES
 
 NAMES = list(STRATEGIES)
 H = grid(lr=[30.0, 3.0, 1.0, 0.1, 0.01], momentum=[0.0, 0.9])

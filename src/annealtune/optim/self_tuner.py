@@ -19,7 +19,7 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.race_info import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.optim.averaging import no_average
 from annealtune.optim.evaluation.guards import Gradients
 from annealtune.optim.evaluation.intake import Intake

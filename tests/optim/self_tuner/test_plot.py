@@ -10,7 +10,7 @@ from torch import nn
 
 from annealtune import SelfTuner
 from annealtune.annealing import Setting
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import plot
 from annealtune.optim.history import History
 

@@ -17,10 +17,10 @@ from annealtune.annealing.race import (
     PATIENCE,
     Allowance,
     Outcome,
+    RaceInfo,
     Standings,
     can_be_summed,
 )
-from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim.evaluation import guards
 from annealtune.optim.evaluation.grad_scaler import active_scaler
 from annealtune.optim.evaluation.minibatch import Minibatch

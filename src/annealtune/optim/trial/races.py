@@ -13,8 +13,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.race import Allowance, Outcome, allowance
-from annealtune.annealing.race_info import RaceInfo, numbered
+from annealtune.annealing.race import Allowance, Outcome, RaceInfo, allowance
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.evaluation.guards import Buffers, rewound
 from annealtune.optim.evaluation.minibatch import Minibatch
@@ -360,7 +359,7 @@ class Races(Part):
         state = state["races"]
         self._centre, self._waited = state["centre"], state["waited"]
         self._spoilt = state["spoilt"]
-        self.infos = numbered(state["infos"])
+        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
         chosen = state["chosen"]
         self._chosen = None if chosen is None else restored(chosen)
         self.race = None
