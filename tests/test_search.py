@@ -1,15 +1,13 @@
 """Algorithm 1: against a reference written by hand, and what it promises beside it."""
 
-import copy
 import itertools
 import json
 import math
-import pickle
 import random
 import re
-import statistics
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -27,7 +25,7 @@ from annealtune.annealing import (
     VariableNeighborhood,
     Verdict,
 )
-from annealtune.search import Annealer, Problem, Result
+from annealtune.search import Annealer
 
 
 class Tour:
@@ -138,11 +136,6 @@ def test_cooling_per_epoch_follows_the_paper_for_600_iterations(tour, record):
     assert traced(record) == algorithm_1(tour, 7, 2.0, 0.8, 600, cool_every=40)
 
 
-def test_a_number_is_a_constant_temperature(tour, record):
-    Annealer(tour, temperature=0.5, seed=3, callback=record).run(500)
-    assert traced(record) == algorithm_1(tour, 3, 0.5, 1.0, 500)
-
-
 def test_the_temperature_is_restored_as_often_as_told(record):
     schedule = Reheating(Geometric(8.0, 0.5, per="step"), every=3, times=2)
     Annealer(Table(1.0, 2.0), temperature=schedule, callback=record).run(11)
@@ -162,12 +155,6 @@ def test_the_best_solution_is_kept_beside_the_very_last(tour, record):
     assert [initial, *(info.best_energy for info in record.infos)] == list(best)
 
 
-def test_the_initial_solution_can_be_the_best():
-    result = Annealer(Table(1.0, 2.0, 3.0), temperature=math.inf).run(2)
-    assert (result.best_state, result.best_energy) == (0, 1.0)
-    assert (result.state, result.energy) == (2, 3.0)
-
-
 def test_counts(tour, record):
     result = Annealer(tour, temperature=1.0, seed=4, callback=record).run(300)
     assert result.iterations == 300
@@ -178,12 +165,6 @@ def test_counts(tour, record):
     assert result.acceptance_rate == result.accepted / 300
     assert result.improvement_rate == result.improved / 300
     assert [info.iteration for info in record.infos] == list(range(1, 301))
-
-
-def test_temperature_zero_never_worsens(tour, record):
-    Annealer(tour, temperature=0.0, callback=record).run(500)
-    energies = [info.energy for info in record.infos]
-    assert energies == sorted(energies, reverse=True)
 
 
 def test_the_planned_temperature_finds_the_known_answer(tour):
@@ -242,23 +223,6 @@ def test_the_plan_covers_the_length_of_the_first_run(tour, record):
     assert cooling[-1] == 0.0
 
 
-def test_the_plan_counts_evaluations_and_takes_the_shorter_limit(tour):
-    expected = Annealer(tour, seed=2).run(iterations=499)
-    by_evaluations = Annealer(tour, seed=2).run(iterations=5000, evaluations=500)
-    assert by_evaluations.state == expected.state
-    assert by_evaluations.evaluations == 500
-
-
-def test_the_plan_can_cool_per_epoch(tour, record):
-    Annealer(tour, iterations_per_epoch=100, callback=record).run(iterations=950)
-    last_of_epoch = [info.temperature for info in record.infos[99::100]]
-    first_of_epoch = [info.temperature for info in record.infos[100::100]]
-    assert len(set(first_of_epoch)) == 9
-    assert last_of_epoch[1:] == first_of_epoch[: len(last_of_epoch) - 1]
-    assert first_of_epoch == sorted(first_of_epoch, reverse=True)
-    assert first_of_epoch[-1] == 0.0
-
-
 def test_after_the_plan_the_search_goes_on_greedily(tour, record):
     annealer = Annealer(tour, callback=record)
     annealer.run(iterations=500)
@@ -272,12 +236,6 @@ def test_a_look_at_the_initial_solution_plans_nothing(tour):
     assert (result.iterations, result.evaluations, result.acceptance_rate) == (0, 1, 0.0)
     assert looked.temperature == 0.0
     assert looked.run(iterations=400) == Annealer(tour, seed=9).run(iterations=400)
-
-
-def test_a_short_run_spends_little_on_measuring(tour, record):
-    annealer = Annealer(tour, callback=until(20, record.infos))
-    annealer.run(iterations=40)
-    assert annealer.state_dict()["strategy"]["unit"] > 0
 
 
 @pytest.mark.parametrize("temperature", [None, 0.0, 1.0, math.inf])
@@ -297,39 +255,11 @@ def test_from_an_infeasible_start_the_first_finite_energy_is_accepted(temperatur
     assert (result.best_state, result.best_energy, result.improved) == (2, 1e9, 1)
 
 
-def test_a_problem_without_feasible_solution_ends_where_it_began():
-    result = Annealer(Table(math.inf, math.inf)).run(20)
-    assert (result.state, result.energy, result.best_energy) == (0, math.inf, math.inf)
-
-
-class Number:
-    """Stands for numpy's and torch's scalars: a number that is no float."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def __float__(self):
-        return float(self.value)
-
-
-@pytest.mark.parametrize("kind", [int, Number])
+@pytest.mark.parametrize("kind", [int, Fraction])
 def test_energies_may_be_any_kind_of_number(kind):
     result = Annealer(Table(kind(3), kind(1), kind(2)), temperature=0.0).run(5)
     assert result.best_energy == 1.0
     assert isinstance(result.best_energy, float)
-
-
-def test_a_problem_needs_three_methods_and_no_base_class(tour):
-    assert isinstance(tour, Problem)
-    assert not isinstance(object(), Problem)
-    assert isinstance(Annealer(tour).run(1), Result)
-
-
-def test_an_automatic_schedule_that_is_given_is_used_as_it_is(tour, record):
-    schedule = Automatic(length=100, per="step", probes=7, start=2.0, end=2.0)
-    Annealer(tour, temperature=schedule, callback=record).run(1000)
-    unit = statistics.median([abs(i.worsening) for i in record.infos if i.worsening != 0][:7])
-    assert {info.temperature for info in record.infos[-900:]} == {2.0 * unit}
 
 
 class InPlace:
@@ -363,24 +293,6 @@ class Idle(InPlace):
 def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
     result = Annealer(Idle()).run(iterations=300)
     assert result.best_energy == sum(result.best_state) ** 2
-
-
-class Noisy:
-    """A number whose energy is drawn anew."""
-
-    def initial(self, rng):
-        return 3
-
-    def propose(self, state, rng):
-        return state
-
-    def energy(self, state):
-        self.drawn = getattr(self, "drawn", 0) + 1
-        return state + self.drawn % 7
-
-
-def test_what_cannot_be_changed_in_place_may_come_back_with_another_energy():
-    assert Annealer(Noisy()).run(iterations=20).state == 3
 
 
 class Patient(PlainStrategy):
@@ -448,11 +360,6 @@ def clock(monkeypatch):
     monkeypatch.setattr(search, "time", Clock())
 
 
-def test_by_iterations(tour):
-    result = Annealer(tour).run(iterations=25)
-    assert (result.iterations, result.stopped_by) == (25, "iterations")
-
-
 def test_by_evaluations_the_initial_one_included(tour):
     result = Annealer(tour).run(evaluations=25)
     assert tour.evaluations == 25
@@ -464,12 +371,6 @@ def test_by_seconds(tour):
     result = Annealer(tour).run(seconds=10)
     # Read at 0 to start, then before every iteration: at 1, 2, ... 9; at 10 time is over.
     assert (result.iterations, result.stopped_by) == (9, "seconds")
-
-
-def test_by_real_time(tour):
-    result = Annealer(tour).run(seconds=0.05)
-    assert result.stopped_by == "seconds"
-    assert result.iterations > 10
 
 
 @pytest.mark.usefixtures("clock")
@@ -500,13 +401,6 @@ def test_limits_count_from_the_call_and_counts_from_the_beginning(tour):
 def test_by_the_callback(tour):
     result = Annealer(tour, callback=lambda info: info.iteration == 7).run(iterations=100)
     assert (result.iterations, result.stopped_by) == (7, "callback")
-
-
-def test_after_a_stop_by_the_callback_the_search_goes_on(tour):
-    stopped = Annealer(tour, temperature=0.5, callback=lambda info: info.iteration == 7)
-    stopped.run(iterations=100)
-    result = stopped.run(iterations=93)
-    assert result == Annealer(tour, temperature=0.5).run(iterations=100)
 
 
 @pytest.mark.parametrize(
@@ -560,30 +454,6 @@ def test_resumed_through_json_text_from_the_middle_of_a_run(arguments, cut):
     assert json.dumps(second.state_dict()) == json.dumps(first.state_dict())
 
 
-def test_a_search_by_time_is_resumed_at_its_temperature(tour):
-    first = Annealer(tour, callback=lambda info: info.iteration in (1500, 1600))
-    first.run(seconds=1000)
-    second = Annealer(tour, callback=lambda info: info.iteration == 1600)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert second.temperature == first.temperature < float("inf")
-    assert second.run(seconds=1000) == first.run(seconds=1000)
-
-
-@pytest.mark.parametrize("arguments", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
-def test_saved_before_the_first_run(tour, arguments):
-    state = json.loads(json.dumps(Annealer(tour, seed=3, **arguments).state_dict()))
-    resumed = Annealer(tour, seed=4, **arguments)
-    resumed.load_state_dict(state)
-    assert resumed.run(100) == Annealer(tour, seed=3, **arguments).run(100)
-
-
-def test_two_runs_are_one_where_the_temperature_is_given(tour):
-    schedule = Geometric(1.0, 0.99, per="step")
-    parts = Annealer(tour, temperature=schedule)
-    parts.run(123)
-    assert parts.run(277) == Annealer(tour, temperature=schedule).run(400)
-
-
 def test_an_error_in_the_callback_loses_nothing(tour):
     def fail(info):
         if info.iteration == 37:
@@ -594,14 +464,6 @@ def test_an_error_in_the_callback_loses_nothing(tour):
         annealer.run(iterations=100)
     assert annealer.run(iterations=0).iterations == 37
     assert annealer.run(iterations=63) == Annealer(tour, temperature=0.5).run(iterations=100)
-
-
-@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda a: pickle.loads(pickle.dumps(a))])
-def test_copies_continue_on_their_own(duplicate):
-    annealer = Annealer(Parabola())
-    annealer.run(iterations=50)
-    twin = duplicate(annealer)
-    assert twin.run(iterations=50) == annealer.run(iterations=50)
 
 
 class Parabola:

@@ -49,17 +49,6 @@ class TestPairedDifference:
         assert difference.error == pytest.approx(stats.sem(ours - theirs))
         assert difference.mean / difference.error == pytest.approx(expected.statistic)
 
-    def test_noise_that_both_arms_share_cancels(self):
-        rng = np.random.default_rng(2)
-        noise = rng.normal(0.0, 100.0, 30)
-        apart = rng.uniform(0.9, 1.1, 30)
-
-        difference = paired_difference(list(noise + apart), list(noise))
-
-        assert difference.mean == pytest.approx(apart.mean())
-        assert difference.error < 0.03
-        assert difference.is_clear
-
     def test_one_explosion_counts_no_more_than_a_few_usual_differences(self):
         usual = [1.0] * 20
 
@@ -67,9 +56,6 @@ class TestPairedDifference:
 
         assert 1.0 < exploded.mean < 2.0
         assert exploded.is_clear  # its own deviation does not save it
-
-    def test_one_pair_has_no_error(self):
-        assert paired_difference([2.5], [1.0]) == (1.5, 0.0)
 
     def test_only_the_worse_arm_is_clearly_worse(self):
         low, high = [1.0, 1.1, 0.9, 1.0], [2.0, 2.1, 1.9, 2.0]
@@ -87,13 +73,6 @@ class TestDropping:
         assert standings.live == [0]
         assert sorted(standings.dropped) == [1, 2, 3]
         assert all("clearly worse" in reason for reason in standings.dropped.values())
-
-    def test_level_arms_stay(self):
-        standings = filled(*(around(1.0, deviation=1.0, seed=seed) for seed in range(5)))
-
-        standings.drop_losers()
-
-        assert standings.live == [0, 1, 2, 3, 4]
 
     def test_the_second_half_alone_counts(self):
         early, late = around(100.0, deviation=1.0, count=30), around(1.0, deviation=0.1, count=30)
@@ -197,13 +176,6 @@ class TestHasLearnt:
 
 
 class TestAllowance:
-    def test_longer_runs_may_spend_no_less(self):
-        extra = [allowance(length).extra_steps for length in LENGTHS]
-        minibatches = [allowance(length).minibatches for length in LENGTHS]
-
-        assert extra == sorted(extra)
-        assert minibatches == sorted(minibatches)
-
     def test_the_promised_shares_are_kept(self):
         for length in LENGTHS:
             extra = allowance(length).extra_steps

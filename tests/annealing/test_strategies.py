@@ -1,10 +1,8 @@
 """Strategies: what each promises, traces worked out by hand, and building them by name."""
 
 import collections
-import copy
 import json
 import math
-import pickle
 import random
 import re
 
@@ -155,25 +153,6 @@ def test_saved_as_json_text_it_continues_the_very_same(make, cut):
     source.setstate(states[1])
     assert text(drive(resumed, rng, source, 80)) == text(expected)
     assert {verdict.accepted for _, verdict, _ in expected} == {True, False}
-
-
-@EVERY
-def test_one_seed_is_one_run(make):
-    runs = [text(drive(make(), random.Random(s), random.Random(1), 80)) for s in (5, 5, 6)]
-    assert runs[0] == runs[1] != runs[2]
-
-
-@EVERY
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))], ids=["copied", "pickled"]
-)
-def test_a_duplicate_continues_on_its_own(make, duplicate):
-    strategy, rng, source = make(), random.Random(0), random.Random(1)
-    drive(strategy, rng, source, 30)
-    twin, saved = duplicate(strategy), json.dumps(strategy.state_dict())
-    ahead = text(drive(twin, *copy.deepcopy((rng, source)), 40))
-    assert json.dumps(strategy.state_dict()) == saved  # untouched by its twin
-    assert text(drive(strategy, rng, source, 40)) == ahead
 
 
 def test_a_strategy_without_a_decision_says_what_is_missing():
@@ -329,23 +308,6 @@ def test_the_shortlist_is_drawn_uniformly_without_replacement_from_all_of_the_ne
     assert all(abs(count - 3000) < 5 * 27 for count in counts.values())
 
 
-def test_one_candidate_is_a_uniform_draw_among_those_that_are_not_tabu():
-    strategy, rng = moved_with(Tabu(tenure=2, candidates=1), A, C), random.Random(0)
-    counts = collections.Counter(strategy.pick(FOUR, rng) for _ in range(2000))
-    assert set(counts) == {B, D}
-    assert abs(counts[B] - 1000) < 5 * math.sqrt(2000 / 4)
-
-
-def test_the_longest_tenure_leaves_one_to_pick():
-    strategy, rng = Tabu(tenure=3, candidates=1), random.Random(3)
-    picked = []
-    for _ in range(12):
-        picked.append(strategy.pick(FOUR, rng))
-        moved_with(strategy, picked[-1])
-    assert picked[4:] == picked[:-4]  # so they take turns
-    assert set(picked[:4]) == set(FOUR)
-
-
 SIX = grid(lr=[0.3, 0.6, 0.1, 0.4, 0.5, 0.2])  # in any order
 
 # Three levels, up to the rates 0.2, 0.4 and 0.6: the level, value, new value, kept.
@@ -408,12 +370,6 @@ def test_another_option_can_lead_from_conservative_to_risky():
     inner = {setting for setting in neighborhood if setting["momentum"] == 0.0}
     assert reach(strategy, neighborhood, 1) == inner
     assert reach(strategy, neighborhood, 2) == set(neighborhood)
-
-
-def test_a_strategy_that_is_given_another_neighborhood_divides_that_one():
-    strategy, other = VariableNeighborhood(levels=2), grid(lr=[7.0, 8.0])
-    assert reach(strategy, SIX, 1) == {SIX[0], SIX[2], SIX[5]}
-    assert reach(strategy, other, 1) == {other[0]}
 
 
 G = grid(lr=[0.1, 0.2, 0.3], momentum=[0.0, 0.9])
@@ -530,29 +486,6 @@ def test_a_mutation_goes_to_a_neighboring_value(neighborhood, start, reached):
         strategy.pick(neighborhood, rng)
         found.append(strategy.members[1])
     assert set(found) == {Setting(options) for options in reached}
-
-
-def test_the_first_generation_is_drawn_without_replacement_as_far_as_possible():
-    small, large = Genetic(0.0, population=4), Genetic(0.0, population=15)
-    for seed in range(20):
-        for strategy in (small, large):
-            strategy.load_state_dict({**strategy.state_dict(), "members": []})
-            strategy.pick(G, random.Random(seed))
-        assert len(set(small.members)) == 4
-        counts = collections.Counter(large.members)
-        assert sorted(counts.values()) == [2, 2, 2, 3, 3, 3]
-        assert set(counts) == set(G)
-
-
-def test_it_finds_the_setting_that_gains_the_most():
-    strategy, rng = Genetic(0.0, population=4, trials=1), random.Random(0)
-    neighborhood = grid(lr=[k / 10 for k in range(1, 10)], momentum=[0.0, 0.5, 0.9])
-    noise = random.Random(1)
-    for _ in range(4 * 40):
-        picked = strategy.pick(neighborhood, rng)
-        gain = 1 - abs(picked["lr"] - 0.4) + picked["momentum"] + noise.gauss(0, 0.01)
-        strategy.observe(picked, strategy.decide(1.0, 1.0 - gain, rng))
-    assert strategy.members[0] == {"lr": 0.4, "momentum": 0.9}
 
 
 class Mine(PlainStrategy):

@@ -434,10 +434,10 @@ class Genetic(SimulatedAnnealing):
 
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Return the next member; before the first of a generation, breed that generation."""
-        if not self._members:
-            self._start_generation(self._first_members(neighborhood, rng))
-        elif self._tried == self.population * self.trials:
-            self._start_generation(self._bred(neighborhood, rng))
+        if not self._members or self._tried == self.population * self.trials:
+            breed = self._bred if self._members else self._first_members
+            self._members = breed(neighborhood, rng)
+            self._gains, self._tried = [0.0] * self.population, 0
         return self._members[self._tried % self.population]
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
@@ -474,11 +474,6 @@ class Genetic(SimulatedAnnealing):
             f"tournament={self.tournament!r}, mutation={self.mutation!r})"
         )
 
-    def _start_generation(self, members: list[Setting]) -> None:
-        self._members = members
-        self._gains = [0.0] * len(members)
-        self._tried = 0
-
     def _first_members(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
         """Draw without replacement; start again with all of H when it is used up."""
         members: list[Setting] = []
@@ -490,8 +485,7 @@ class Genetic(SimulatedAnnealing):
     def _bred(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
         """Return the next generation. Sums of gains rank as their means do: trials are equal."""
         survivor = self._members[self._gains.index(max(self._gains))]
-        children = [self._child(neighborhood, rng) for _ in range(self.population - 1)]
-        return [survivor, *children]
+        return [survivor, *(self._child(neighborhood, rng) for _ in range(self.population - 1))]
 
     def _child(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         one, other = self._winner(rng), self._winner(rng)

@@ -11,43 +11,35 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
-from annealtune.annealing.arguments import count, not_negative, number
+from annealtune.annealing.arguments import count, not_negative, number, positive
 
 Clock = Literal["step", "epoch"]
 
 
-@runtime_checkable
-class Schedule(Protocol):
-    """What every temperature schedule offers."""
+class Schedule:
+    """What every temperature schedule offers; a subclass overrides what it needs.
+
+    Its state is what changes: the attributes in ``_changing``, each with a leading underscore.
+    """
+
+    _changing: ClassVar[tuple[str, ...]] = ("temperature",)
+    _temperature: float
 
     @property
     def temperature(self) -> float:
         """The temperature of the next accept test."""
+        return self._temperature
 
     def observe(self, worsening: float) -> None:
         """Learn from the worsening of a measured move."""
-        return
 
     def tick(self, clock: Clock) -> None:
         """Note the end of a step or of an epoch."""
-        return
 
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` needs, as plain data."""
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-
-
-class _Remembering(Schedule):
-    """A schedule that says which of its attributes change; they are its state."""
-
-    _changing: ClassVar[tuple[str, ...]] = ()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what has changed since the start."""
         return {name: copy.copy(getattr(self, f"_{name}")) for name in self._changing}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -56,7 +48,7 @@ class _Remembering(Schedule):
             setattr(self, f"_{name}", copy.copy(state[name]))
 
 
-class Constant(_Remembering):
+class Constant(Schedule):
     """A constant temperature; 0 is greedy, ``math.inf`` accepts every finite worsening.
 
     Args:
@@ -67,15 +59,8 @@ class Constant(_Remembering):
         0.5
     """
 
-    _changing: ClassVar[tuple[str, ...]] = ("temperature",)
-
     def __init__(self, temperature: float) -> None:
         self._temperature = not_negative("Constant(temperature=...)", temperature)
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next accept test."""
-        return self._temperature
 
     def __repr__(self) -> str:
         return f"Constant({self._temperature!r})"
@@ -107,12 +92,7 @@ class Geometric(Constant):
     def __init__(
         self, initial: float, factor: float, *, per: Clock = "epoch", floor: float = 0.0
     ) -> None:
-        super().__init__(not_negative("Geometric(initial=...)", initial))
-        if initial == 0 or math.isinf(initial):
-            raise ValueError(
-                f"Geometric(initial=...) must be positive and finite, got {initial!r}; "
-                "use Constant for a temperature of 0 or infinity"
-            )
+        super().__init__(positive("Geometric(initial=...)", initial))
         self.initial = self._temperature
         self.factor = number("Geometric(factor=...)", factor)
         if not 0 < self.factor < 1:
@@ -188,7 +168,7 @@ class Reheating(Constant):
         return f"Reheating({self.schedule!r}, every={self.every!r}, times={self.times!r})"
 
 
-class Automatic(_Remembering):
+class Automatic(Schedule):
     r"""A temperature in units of the worsenings that occur, so that there is nothing to choose.
 
     The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
@@ -294,8 +274,7 @@ class Automatic(_Remembering):
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
     """Turn a number into a `Constant` and let a schedule through; ``owner`` was given it."""
-    # A class has all the names of the protocol, but only its instances are schedules.
-    if isinstance(temperature, Schedule) and not isinstance(temperature, type):
+    if isinstance(temperature, Schedule):
         return temperature
     return Constant(not_negative(f"{owner}(temperature=...)", temperature))
 
