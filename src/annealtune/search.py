@@ -371,10 +371,9 @@ def _chosen(strategy: Strategy | None, temperature: float | Schedule | None) -> 
             "Annealer(strategy=..., temperature=...) must be given one of the two: a strategy "
             f"brings its own temperature, got {temperature!r} too"
         )
-    # A class has all the names of the protocol, but only its instances are strategies.
-    if isinstance(strategy, type) or not isinstance(strategy, Strategy):
+    if not isinstance(strategy, Strategy):
         raise TypeError(f"Annealer(strategy=...) must be a Strategy, got {strategy!r}")
-    if getattr(strategy, "picks_settings", False):
+    if strategy.picks_settings:
         raise TypeError(
             "Annealer(strategy=...) must decide on moves alone: a problem proposes its own, and "
             f"there is no H whose settings could be chosen, got {strategy!r}"

@@ -21,74 +21,13 @@ from annealtune.errors import did_you_mean
 T = TypeVar("T")
 
 
-@runtime_checkable
-class Strategy(Protocol):
-    """Pick a move, decide on it, learn from it, and follow the clock.
+class PlainStrategy:
+    """What every strategy is: a uniform pick, no memory, and a decision that a subclass adds.
 
     One step calls ``pick``, ``decide``, ``observe`` and ``tick("step")`` in this order; the end of
     an epoch calls ``tick("epoch")``. All randomness comes from the generator that is passed in; the
     caller owns it, saves it and restores it. What the strategy itself must remember is in
-    ``state_dict``, as plain data. `PlainStrategy` has everything except the decision.
-    """
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision; NaN for a strategy that has none."""
-        return math.nan
-
-    def check(self, neighborhood: Neighborhood) -> None:
-        """Raise ValueError if the strategy does not fit H; called once, before the first pick."""
-        return
-
-    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
-        """Choose the setting of the next move: uniformly (Algorithm 2, line 7), with one draw."""
-        return neighborhood.pick(rng)
-
-    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
-        """Keep or undo the move from ``value`` to ``new_value``; left to the subclass."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must define decide(value, new_value, rng) and return a Verdict"
-        )
-
-    def observe(self, setting: Setting, verdict: Verdict) -> None:
-        """Learn from the verdict on the move with this setting."""
-        return
-
-    def tick(self, clock: Clock) -> None:
-        """Note the end of a step or of an epoch."""
-        return
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what ``load_state_dict`` needs, as plain data."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        return
-
-
-@runtime_checkable
-class Comparing(Strategy, Protocol):
-    """A strategy that measures several candidates before it moves; each costs one evaluation.
-
-    If ``candidates`` is 1, ``pick`` is called as for any other strategy. Otherwise a step calls
-    ``shortlist``, measures every setting on it from the same point, calls ``select`` and then
-    ``decide`` and ``observe`` for the one that was selected.
-    """
-
-    @property
-    def candidates(self) -> int:
-        """How many settings are measured in each step."""
-
-    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
-        """Choose the different settings to measure."""
-
-    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
-        """Choose the move among them, by the values from ``value`` that they lead to."""
-
-
-class PlainStrategy(Strategy):
-    """A uniform pick and no memory; a subclass adds ``decide`` and whatever else it needs.
+    ``state_dict``, as plain data.
 
     Attributes:
         picks_settings: whether the choice among the settings of H is a part of the method. Such a
@@ -105,8 +44,62 @@ class PlainStrategy(Strategy):
 
     picks_settings: ClassVar[bool] = False
 
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision; NaN for a strategy that has none."""
+        return math.nan
+
+    def check(self, neighborhood: Neighborhood) -> None:
+        """Raise ValueError if the strategy does not fit H; called once, before the first pick."""
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Choose the setting of the next move: uniformly (Algorithm 2, line 7), with one draw."""
+        return neighborhood.pick(rng)
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep or undo the move from ``value`` to ``new_value``; left to the subclass."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define decide(value, new_value, rng) and return a Verdict"
+        )
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Learn from the verdict on the move with this setting."""
+
+    def tick(self, clock: Clock) -> None:
+        """Note the end of a step or of an epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what ``load_state_dict`` needs, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+Strategy = PlainStrategy  # where the type of any strategy is meant, not a base to derive from
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A strategy that measures several candidates before it moves; each costs one evaluation.
+
+    If ``candidates`` is 1, ``pick`` is called as for any other strategy. Otherwise a step calls
+    ``shortlist``, measures every setting on it from the same point, calls ``select`` and then
+    ``decide`` and ``observe`` for the one that was selected.
+    """
+
+    @property
+    def candidates(self) -> int:
+        """How many settings are measured in each step."""
+
+    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
+        """Choose the different settings to measure."""
+
+    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
+        """Choose the move among them, by the values from ``value`` that they lead to."""
 
 
 class SimulatedAnnealing(PlainStrategy):
@@ -574,7 +567,7 @@ def make_strategy(
             f"{did_you_mean(strategy, STRATEGIES)}"
         )
     cls: Any = STRATEGIES[strategy] if isinstance(strategy, str) else strategy
-    if not isinstance(cls, type) or not all(hasattr(cls, name) for name in ("pick", "decide")):
+    if not isinstance(cls, type) or not issubclass(cls, PlainStrategy):
         raise TypeError(
             f"{owner}(strategy=...) must be the name of a strategy or a class derived from "
             f"annealtune.strategies.PlainStrategy, got {strategy!r}"
@@ -589,5 +582,4 @@ def make_strategy(
                 f"{', '.join(known) or 'none'}, got {name!r}{did_you_mean(name, known)}"
             )
     given = {"temperature": temperature} if takes_temperature(cls) else {}
-    built: Strategy = cls(**given, **options)
-    return built
+    return cls(**given, **options)
