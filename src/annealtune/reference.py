@@ -144,7 +144,7 @@ ADAMS = (
 )
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class Arm:
     """A copy of the run with its own learning rate, and its losses so far."""
 
@@ -241,15 +241,15 @@ class Algorithm3:
         extra, minibatches = self._allowance()
         if len(self.live) == 1:
             return self.minibatches >= LEAST_WINDOW
-        fall, error = self._rise(self.leader)
-        patience = 1 if -fall > 3 * error else 2  # on a plateau it is too early to judge
+        rise, error = self._rise(self.leader)
+        patience = 1 if -rise > 3 * error else 2  # on a plateau it is too early to judge
         is_spent = self.extra_steps + len(self.live) - 1 > patience * extra
         return is_spent or self.minibatches >= minibatches
 
     def _finish_race(self) -> None:
         """Choose the rate and start again with it, or race on below."""
-        last = self.races[-1].rate if self.races else self.centre
-        incumbent = min(self.arms, key=lambda arm: abs(math.log(arm.rate / last)))
+        present = self.races[-1].rate if self.races else self.centre
+        incumbent = min(self.arms, key=lambda arm: abs(math.log(arm.rate / present)))
         winner = min(self.live, key=lambda arm: (self._score(arm), arm is not incumbent))
         if winner.rate < incumbent.rate and incumbent in self.live:  #                          l. 8
             winner = winner if self._is_clear(incumbent, winner) else incumbent
@@ -326,7 +326,7 @@ class Algorithm3:
     def _is_clear(self, arm: Arm, other: Arm) -> bool:
         """Tell whether an arm is worse than another by 4 standard errors of paired differences."""
         pairs = zip(self._window(arm), self._window(other), strict=True)
-        differences = [one - other for one, other in pairs]
+        differences = [loss - its_loss for loss, its_loss in pairs]
         bound = 3 * statistics.median(map(abs, differences))  # one explosion does not decide
         clipped = [max(-bound, min(bound, difference)) for difference in differences]
         mean = math.fsum(clipped) / len(clipped)
@@ -334,9 +334,9 @@ class Algorithm3:
 
     def _rise(self, arm: Arm) -> tuple[float, float]:
         """Return by how much the loss of an arm has risen since the first ones, and the error."""
-        early = min(LEAST_WINDOW, len(arm.losses) // 2)
         if len(arm.losses) < LEAST_WINDOW:
-            return 0.0, math.inf
+            return 0.0, math.inf  # too early to tell
+        early = min(LEAST_WINDOW, len(arm.losses) // 2)
         width = max(LEAST_WINDOW, self.minibatches // 2)
         first, last = arm.losses[:early], arm.losses[early:][-width:]
         squares = (statistics.variance(part) / len(part) for part in (first, last))
