@@ -3,13 +3,15 @@
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
 from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.annealing.strategies import (
-    STRATEGIES,
+from annealtune.annealing.simulated_annealing import (
     Comparing,
-    Genetic,
     PlainStrategy,
     SimulatedAnnealing,
     Strategy,
+)
+from annealtune.annealing.strategies import (
+    STRATEGIES,
+    Genetic,
     Tabu,
     VariableNeighborhood,
     make_strategy,
