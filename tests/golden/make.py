@@ -17,7 +17,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from annealtune import SGDSA, EmbeddedTuner, SelfTuner, Shrinking, StochasticSA
+from annealtune import SGDSA, EmbeddedTuner, SelfTuner, StochasticSA
+from annealtune.optim import Shrinking
 
 HERE = Path(__file__).parent
 DECISIONS = 100

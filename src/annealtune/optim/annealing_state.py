@@ -25,14 +25,13 @@ from annealtune.annealing import (
 )
 from annealtune.annealing.arguments import one_length, whole
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.strategies.registry import STRATEGIES, make_strategy, takes_temperature
+from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.step_info import Moves, StepInfo, Tally
 from annealtune.optim.wrapper import OptimizerWrapper
-from annealtune.search import generator
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
 # most likely never will be: the loop does not call `cool`. Whoever gives the number of epochs knows
@@ -286,14 +285,14 @@ class AnnealedOptimizer(OptimizerWrapper):
 
 def saved_generator(rng: random.Random) -> dict[str, Any]:
     """Return where a generator stands, its many words in one tensor."""
-    _, words, next_gauss = generator.saved(rng)
+    _, words, next_gauss = rng.getstate()
     return {"random": torch.tensor(words, dtype=torch.int64), "next_gauss": next_gauss}
 
 
 def restored_generator(state: Mapping[str, Any]) -> random.Random:
     """Return a generator that stands where one was saved."""
     rng = random.Random(0)
-    generator.restore(rng, [rng.VERSION, state["random"].tolist(), state.get("next_gauss")])
+    rng.setstate((rng.VERSION, tuple(state["random"].tolist()), state.get("next_gauss")))
     return rng
 
 

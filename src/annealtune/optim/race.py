@@ -28,11 +28,11 @@ from annealtune.annealing.race import (
     PATIENCE,
     Allowance,
     Outcome,
+    RaceInfo,
     Standings,
     allowance,
     can_be_summed,
 )
-from annealtune.annealing.race_info import RaceInfo, numbered
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.history import History
@@ -396,7 +396,7 @@ class Races(Part):
                 f"neighborhood, here {own}, got {settings}"
             )
         self.centre = state["centre"]
-        self.infos = numbered(state["infos"])
+        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
 
 
 def broken_from_the_start(minibatches: int) -> NonFiniteLossError:

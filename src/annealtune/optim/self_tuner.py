@@ -21,7 +21,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.race_info import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.guard import LossGuard
