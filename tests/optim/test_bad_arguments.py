@@ -8,15 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import (
-    SGDSA,
-    EmbeddedTuner,
-    Geometric,
-    Shrinking,
-    SimulatedAnnealing,
-    StochasticSA,
-    grid,
-)
+from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
+from annealtune.optim import Shrinking
+from annealtune.strategies import SimulatedAnnealing
+from annealtune.temperatures import Geometric
 
 NAN, INF = math.nan, math.inf
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from annealtune import SGDSA, Automatic, Geometric, StochasticSA, grid
+from annealtune import SGDSA, StochasticSA, grid
+from annealtune.temperatures import Automatic, Geometric
 
 H = grid(lr=[0.1, 0.05])
 PER_EPOCH = {

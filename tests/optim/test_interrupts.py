@@ -12,7 +12,8 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import _get_current_function_mode
 
-from annealtune import SGDSA, EmbeddedTuner, Genetic, StochasticSA, Tabu, grid
+from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
+from annealtune.strategies import Genetic, Tabu
 from tests.optim.interrupter import Interrupter
 
 

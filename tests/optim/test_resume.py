@@ -14,8 +14,9 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn import functional as F
 
-from annealtune import SGDSA, EmbeddedTuner, Geometric, Reheating, StochasticSA, grid
+from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
 from annealtune.annealing import SimulatedAnnealing
+from annealtune.temperatures import Geometric, Reheating
 
 
 class Gaussian(SimulatedAnnealing):

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Geometric, Reheating, Setting, grid
+from annealtune import SGDSA, Setting, grid
 from annealtune.annealing import PAPER_RATES
+from annealtune.temperatures import Geometric, Reheating
 
 
 def test_the_rates_are_those_of_section_4(net):

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import Geometric, NonFiniteLossError, Shrinking, StochasticSA
+from annealtune import NonFiniteLossError, StochasticSA
+from annealtune.optim import Shrinking
+from annealtune.temperatures import Geometric
 
 
 def directions(weights, seed):

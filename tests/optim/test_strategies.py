@@ -6,12 +6,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import (
-    SGDSA,
-    Setting,
-    Tabu,
-    grid,
-)
+from annealtune import SGDSA, Setting, grid
+from annealtune.strategies import Tabu
 
 NAMES = ["simulated-annealing", "tabu", "variable-neighborhood", "genetic"]
 H = grid(lr=[30.0, 3.0, 1.0, 0.1, 0.01], momentum=[0.0, 0.9])
