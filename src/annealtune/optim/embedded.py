@@ -391,7 +391,7 @@ class AcceptTest:
         minibatch.first()
         compared = minibatch.compared()
         self._loss = self._number(owner, "closure", compared)
-        judged = self._judged_parts(getattr(minibatch, "result", None))
+        judged = self._judged_parts(minibatch.result)
         if self._objective is None and self._probe.mode == "train":
             self._value = self._loss
             if judged and math.isfinite(float(self._loss)):

@@ -118,9 +118,11 @@ class Minibatch:
         start: the random state before its first forward.
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
         is_repeatable: whether it can be computed again.
+        result: what the closure, if there is one, returned.
     """
 
     is_repeatable = False
+    result: Any = None
     scale: float | None = None
     start = RandomState(torch.empty(0))
 
@@ -169,7 +171,6 @@ class ClosureMinibatch(Minibatch):
         self._closure = closure
         self._told = told
         self.start = RandomState.capture()
-        self.result: Any = None  # what the closure returned
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""

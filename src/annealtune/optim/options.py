@@ -79,7 +79,7 @@ class GroupRates(Part):
     def apply(self, setting: Mapping[str, Any]) -> None:
         """Write a setting: its rate as `write` does, every other option as it is."""
         self.write(setting["lr"])
-        for option in setting.keys() - {"lr"}:
+        for option in setting.keys() - {"lr"} if len(setting) > 1 else ():
             for group in self._base.param_groups:
                 if isinstance(group[option], Tensor):
                     group[option].fill_(setting[option])

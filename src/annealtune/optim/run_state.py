@@ -109,7 +109,9 @@ class Copies:
         if not tensors:
             self._tensors, self._forms, self._groups = [], [], []
             return
-        forms = [(t.shape, t.dtype, t.device) for t in tensors]
+        forms = []
+        for t in tensors:
+            forms.append((t.shape, t.dtype, t.device))  # noqa: PERF401 - called in every step
         if forms == self._forms and all(map(operator.is_, tensors, self._tensors)):
             for group, copies in self._groups:
                 _copy(copies, group)
@@ -149,7 +151,8 @@ class Buffers:
             if module._buffers:
                 self._entries.append((module, dict(module._buffers)))
                 buffers += [b for b in module._buffers.values() if b is not None]
-        self._copies.take([b for b in buffers if not is_out_of_reach(b)] if buffers else [])
+        if self._entries:
+            self._copies.take([b for b in buffers if not is_out_of_reach(b)])
 
     def put_back(self) -> None:
         """Make them what they were, also one that the forward replaced by a new tensor."""
@@ -281,6 +284,7 @@ class Snapshot:
         self._optimizer = optimizer
         self._values = Copies()
         self._gradient_values = Copies()
+        self._has_gradients = False  # whether they are copied too
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._versions: list[tuple[Tensor, int]] = []  # of the gradients among them
         self._groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
@@ -304,7 +308,9 @@ class Snapshot:
                     tensors.append(p)
         self._state = _noted(self._optimizer.state, tensors)
         self._values.take(tensors)
-        self._gradient_values.take(present if gradients else [])
+        self._has_gradients = gradients
+        if gradients:
+            self._gradient_values.take(present)
         self._versions = list(zip(present, map(_VERSION, present), strict=True))
 
     @torch.no_grad()
@@ -314,7 +320,8 @@ class Snapshot:
         for p, gradient in self._gradients:
             if p.grad is not gradient:
                 p.grad = gradient
-        self._gradient_values.put_back()
+        if self._has_gradients:
+            self._gradient_values.put_back()
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:
                 del group[key]
@@ -339,7 +346,8 @@ class Snapshot:
     def release(self) -> None:
         """Let go of the gradients, so that ``zero_grad`` frees them; other copies are reused."""
         self._gradients, self._versions = [], []
-        self._gradient_values.take([])
+        if self._has_gradients:
+            self._forget_gradients()
 
     def gradients_are_untouched(self) -> bool:
         """Tell whether nothing was written into the gradients; if so, forget their copies.
@@ -347,13 +355,19 @@ class Snapshot:
         Where there are copies, values are compared too: a write through ``.data`` leaves the
         version as it was.
         """
-        pairs = self._gradient_values.pairs()
-        untouched = all(g._version == version for g, version in self._versions) and all(
-            torch.equal(gradient, copied) for gradient, copied in pairs
-        )
-        if untouched:
-            self._gradient_values.take([])
-        return untouched
+        for gradient, version in self._versions:
+            if gradient._version != version:
+                return False
+        if self._has_gradients:
+            for gradient, copied in self._gradient_values.pairs():
+                if not torch.equal(gradient, copied):
+                    return False
+            self._forget_gradients()
+        return True
+
+    def _forget_gradients(self) -> None:
+        self._has_gradients = False
+        self._gradient_values.take([])
 
 
 def _noted(value: Any, tensors: list[Tensor]) -> Any:
@@ -509,11 +523,11 @@ class RunState:
                     theirs.copy_(exchange.moved)
             exchange.parts += 1
         if exchange.incoming is None:
-            exchange.incoming = self._back(self._kept)
+            exchange.incoming = self._back(self._kept) if self._on_host else self._kept
         if exchange.outgoing is None:
             exchange.outgoing = _optimizer_part(self._base)
         _write_optimizer_part(self._base, exchange.incoming)
-        self._kept = self._away(exchange.outgoing)
+        self._kept = self._away(exchange.outgoing) if self._on_host else exchange.outgoing
         show_new_weights(self._model.modules())
         if then is not None:
             then()
