@@ -25,6 +25,7 @@ class Event(NamedTuple):
 
     step: int
     text: str
+    is_race: bool = False  # the end of one, of which `SelfTuner.races` tells more
 
 
 class History(Part):
@@ -60,9 +61,9 @@ class History(Part):
             self.points = self.points[::2]
             self._stride *= 2
 
-    def note(self, step: int, text: str) -> None:
+    def note(self, step: int, text: str, *, is_race: bool = False) -> None:
         """Add an event."""
-        self.events = [*self.events, Event(step, text)][-_MOST_EVENTS:]
+        self.events = [*self.events, Event(step, text, is_race)][-_MOST_EVENTS:]
 
     def say(self, step: int, text: str, *, once: str | None = None) -> None:
         """Add an event of which the user is to be warned; what has a name is said once."""

@@ -108,15 +108,15 @@ class GroupRates(Part):
 
     def refuse_others(self) -> None:
         """Refuse whoever else writes the rate; from here on it may be written."""
-        left, self._left = self._left, None  # an interrupted step leaves rates that are ours too
         present = self._present()
-        if present is None or (left is not None and left != present):
+        if present is None or (self._left is not None and self._left != present):
             raise ValueError(
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
                 "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
-                f"the last step: {left} became {present}. Take the scheduler away, also "
+                f"the last step: {self._left} became {present}. Take the scheduler away, also "
                 "that of a framework; the rate falls by itself if total_steps=... is given"
             )
+        self._left = None  # an interrupted step leaves rates that are ours too
 
     def _present(self) -> list[Any] | None:
         """Return the rates as they are; None if a scheduler has marked a group."""

@@ -368,7 +368,7 @@ class Races(Part):
         before = self._before(race)
         info = race.info(step, outcome, rate, restarted=restarted, number=len(before) + 1)
         self.infos = [*before, info]
-        self._history.note(step, str(info))
+        self._history.note(step, str(info), is_race=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -253,8 +253,7 @@ class SelfTuner(OptimizerWrapper):
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
         state = f"step {self.steps}{planned}, rate {rate_text(self.lr)}"
         state += f", {self.extra_steps} extra steps"
-        events = (e for e in self.history.events if not e.text.startswith("race "))
-        told = (f"step {event.step}: {event.text}" for event in events)
+        told = (f"step {e.step}: {e.text}" for e in self.history.events if not e.is_race)
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
