@@ -75,8 +75,8 @@ class OptimizerWrapper(Optimizer):
 
         Args:
             function: computes the loss.
-            scaler: the ``torch.amp.GradScaler`` of the loop, where there is one: gradients that are
-                made again are unscaled as it does.
+            scaler: the ``torch.amp.GradScaler`` of the loop. Where there is one it must be given:
+                its scale is taken out of the losses and gradients that are computed again.
         """
         return self._intake.record(function, scaler)
 
