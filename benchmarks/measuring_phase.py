@@ -12,8 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Automatic, grid
+from annealtune import SGDSA, grid
 from annealtune.annealing import PAPER_RATES
+from annealtune.temperatures import Automatic
 from annealtune.training import data
 
 EPOCHS, BATCH_SIZE, SEEDS = 15, 32, range(5)

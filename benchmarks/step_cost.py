@@ -35,8 +35,9 @@ from torch.nn import functional
 from torch.optim import SGD, AdamW, Optimizer
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from annealtune import SGDSA, Automatic, EmbeddedTuner
+from annealtune import SGDSA, EmbeddedTuner
 from annealtune.annealing import PAPER_RATES, SimulatedAnnealing, Verdict
+from annealtune.temperatures import Automatic
 from annealtune.training.models import build
 from annealtune.training.task import Task as Learning
 

@@ -7,8 +7,8 @@ import math
 import random
 import statistics
 
-from annealtune.annealing import Geometric, Reheating
-from annealtune.search import Annealer
+from annealtune import Annealer
+from annealtune.temperatures import Geometric, Reheating
 
 
 class Rastrigin:

@@ -10,7 +10,8 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from annealtune import SGDSA, PlainStrategy, Verdict, grid
+from annealtune import SGDSA, grid
+from annealtune.strategies import PlainStrategy, Verdict
 
 
 class Patience(PlainStrategy):

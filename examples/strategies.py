@@ -5,7 +5,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from annealtune import SGDSA, grid
-from annealtune.annealing.strategies.registry import STRATEGIES
+from annealtune.annealing import STRATEGIES
 
 EPOCHS, BATCH = 8, 64
 

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 
-from annealtune.search import Annealer
+from annealtune import Annealer
 
 
 class Tour:

@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.func import functional_call
 
-from annealtune import SGDSA, HillClimbing, grid
+from annealtune import SGDSA, grid
 
 LEVELS = 4
 torch.manual_seed(0)
@@ -32,7 +32,7 @@ def rounded(model: nn.Module) -> dict[str, torch.Tensor]:
 def trained(seed: int, *, quantised: bool) -> nn.Module:
     torch.manual_seed(seed)
     model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
-    opt = SGDSA(model, grid(lr=[2.0, 1.0, 0.5, 0.2, 0.1]), strategy=HillClimbing())
+    opt = SGDSA(model, grid(lr=[2.0, 1.0, 0.5, 0.2, 0.1]), temperature=0.0)
     for _ in range(30):
         for batch in torch.randperm(len(train_x)).split(128):
             bx, by = train_x[batch], train_y[batch]

@@ -7,7 +7,7 @@ import pytest
 from annealtune import errors
 from annealtune.errors import did_you_mean, unknown_name
 
-NAMES = ["late-acceptance", "batch_size", "tabu"]
+NAMES = ["variable-neighborhood", "batch_size", "tabu"]
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ NAMES = ["late-acceptance", "batch_size", "tabu"]
     [
         ("tabuu", "tabu"),
         ("TABU", "tabu"),
-        ("Late_Acceptance", "late-acceptance"),
+        ("Variable_Neighborhood", "variable-neighborhood"),
         ("batch-size", "batch_size"),
         ("batchsize", "batch_size"),
     ],
@@ -62,4 +62,4 @@ def test_how_near_can_be_chosen():
 
 
 def test_the_example_runs_as_printed():
-    assert doctest.testmod(errors) == (0, 4)
+    assert doctest.testmod(errors) == (0, 3)

@@ -6,10 +6,6 @@ import difflib
 import re
 from collections.abc import Iterable
 
-# A message of ours is shorter: what is longer quotes something that was made to be long.
-_LONGEST = 10_000
-# What is cut is quoted in other messages: it must not be cut again, and tell a wrong length.
-_CUT = 9_000
 _UNPRINTABLE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -24,7 +20,7 @@ class AnnealtuneError(Exception):
     """
 
     def __str__(self) -> str:
-        return shortened(printable(super().__str__()))
+        return printable(super().__str__())
 
 
 class NonFiniteLossError(AnnealtuneError, ArithmeticError):
@@ -60,13 +56,6 @@ class RunStoppedError(AnnealtuneError):
         self.signal_number = signal_number
 
 
-def shortened(text: str) -> str:
-    """Return text of a length that can be read, and how much was left out."""
-    if len(text) <= _LONGEST:
-        return text
-    return f"{text[:_CUT]} ... ({len(text) - _CUT:,} letters more)"
-
-
 def printable(text: str) -> str:
     r"""Return text in which what would steer a terminal is spelled out; line ends and tabs stay.
 
@@ -78,16 +67,6 @@ def printable(text: str) -> str:
         a\x1b[31mb
     """
     return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def printable_toml(text: str) -> str:
-    r"""Return TOML with the same letters spelled out; what it says stays the same.
-
-    Example:
-        >>> print(printable_toml('name = "a\x9bb"'))
-        name = "a\u009bb"
-    """
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:

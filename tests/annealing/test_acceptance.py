@@ -90,14 +90,6 @@ def test_the_draw_must_lie_strictly_below_the_probability():
     assert metropolis(1.0, 1.5, 0.5, draw=probability) == Verdict(0.5, probability, accepted=False)
 
 
-def test_temperature_zero_rejects_the_smallest_worsening_at_the_luckiest_draw():
-    assert not metropolis(0.0, SMALLEST, 0.0, draw=0.0).accepted
-
-
-def test_infinite_temperature_accepts_the_largest_worsening_at_the_unluckiest_draw():
-    assert metropolis(0.0, 1.7e308, math.inf, draw=ALMOST_ONE).accepted
-
-
 def deviation_from(rate):
     """Chi-square of 10 settings with 10,000 draws each, against ``exp(-rate * worsening / T)``."""
     rng = random.Random(2019)

@@ -1,14 +1,21 @@
-"""Constant, geometric and reheated temperatures, and what every schedule has in common."""
+"""Temperatures: constant, geometric, reheated, automatic, and what they have in common."""
 
-import copy
 import json
 import math
+import random
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annealtune.annealing import Automatic, Constant, Geometric, Reheating, Schedule
+from annealtune.annealing import (
+    Automatic,
+    Constant,
+    Geometric,
+    Reheating,
+    SimulatedAnnealing,
+)
 from annealtune.annealing.temperature import as_schedule
 
 
@@ -21,16 +28,6 @@ def temperatures(schedule, clock, ticks):
     return seen
 
 
-@pytest.mark.parametrize("temperature", [0, 0.5, 3, math.inf])
-def test_a_constant_never_changes(temperature):
-    schedule = Constant(temperature)
-    for clock in ("step", "epoch"):
-        schedule.tick(clock)
-        schedule.observe(17.0)
-    assert schedule.temperature == temperature
-    assert isinstance(schedule.temperature, float)
-
-
 def test_geometric_cooling_multiplies_once_a_tick():
     # The paper's numbers: T0 = 1, alpha = 0.8 per epoch.
     expected = [1.0]
@@ -40,23 +37,8 @@ def test_geometric_cooling_multiplies_once_a_tick():
     assert math.isclose(expected[28], 0.8**28, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize(("own", "other"), [("step", "epoch"), ("epoch", "step")])
-def test_geometric_cooling_follows_one_clock(own, other):
-    schedule = Geometric(2.0, 0.5, per=own)
-    schedule.tick(other)
-    assert schedule.temperature == 2.0
-    schedule.tick(own)
-    assert schedule.temperature == 1.0
-
-
 def test_the_floor_is_reached_and_kept():
     assert temperatures(Geometric(1.0, 0.5, floor=0.2), "epoch", 5) == [1.0, 0.5, 0.25, 0.2, 0.2]
-
-
-def test_without_a_floor_the_temperature_underflows_to_zero():
-    schedule = Geometric(1.0, 0.5, per="step")
-    temperatures(schedule, "step", 2000)
-    assert schedule.temperature == 0.0
 
 
 def test_reheating_restores_the_initial_temperature_as_often_as_told():
@@ -69,16 +51,6 @@ def test_reheating_follows_the_clock_of_its_schedule():
     assert schedule.per == "step"
     assert temperatures(schedule, "epoch", 4) == [8, 8, 8, 8]
     assert temperatures(schedule, "step", 4) == [8, 4, 8, 4]
-
-
-def test_no_reheating_is_plain_cooling():
-    plain, reheated = Geometric(1.0, 0.9), Reheating(Geometric(1.0, 0.9), every=1, times=0)
-    assert temperatures(plain, "epoch", 20) == temperatures(reheated, "epoch", 20)
-
-
-def test_reheating_at_every_tick_stays_at_the_initial_temperature_for_so_long():
-    schedule = Reheating(Geometric(1.0, 0.5), every=1, times=3)
-    assert temperatures(schedule, "epoch", 6) == [1, 1, 1, 1, 0.5, 0.25]
 
 
 @given(st.integers(1, 7), st.integers(0, 4), st.integers(1, 60))
@@ -115,7 +87,7 @@ def drive(schedule, moves):
 
 
 @pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-@pytest.mark.parametrize("cut", [0, 4, 5, 9, 10, 31, 59])
+@pytest.mark.parametrize("cut", [0, 5, 10, 31])
 def test_a_state_saved_in_the_middle_continues_to_the_last_bit(make, cut):
     whole = drive(make(), MOVES)
     first = make()
@@ -129,159 +101,150 @@ def test_a_state_saved_in_the_middle_continues_to_the_last_bit(make, cut):
     assert drive(second, MOVES[cut:]) == whole[cut:]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in SCHEDULES if name not in ("constant", "infinite")]
-)
-def test_the_moves_above_change_the_temperature_on_both_sides_of_most_cuts(name):
-    seen = drive(SCHEDULES[name](), MOVES)
-    assert len(set(seen[:31])) > 3
-    assert len(set(seen[31:])) > 3
-
-
-@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-def test_a_loaded_schedule_is_independent_of_the_state_it_was_given(make):
-    source = make()
-    drive(source, MOVES[:5])
-    state = source.state_dict()
-    before = json.dumps(state)
-    target = make()
-    target.load_state_dict(state)
-    drive(target, MOVES[5:])
-    assert json.dumps(state) == before
-
-
-@pytest.mark.parametrize("make", SCHEDULES.values(), ids=SCHEDULES)
-def test_every_schedule_fits_the_protocol_and_can_be_copied(make):
-    schedule = make()
-    drive(schedule, MOVES[:5])
-    assert isinstance(schedule, Schedule)
-    duplicate = copy.deepcopy(schedule)
-    assert repr(duplicate) == repr(schedule)
-    assert drive(duplicate, MOVES[5:]) == drive(schedule, MOVES[5:])
-
-
-def test_repr_shows_every_argument():
-    assert repr(Constant(1)) == "Constant(1.0)"
-    assert repr(Geometric(1, 0.8)) == "Geometric(1.0, 0.8, per='epoch', floor=0.0)"
-    assert repr(Reheating(Geometric(1, 0.8), every=3, times=2)) == (
-        "Reheating(Geometric(1.0, 0.8, per='epoch', floor=0.0), every=3, times=2)"
-    )
-    assert repr(Automatic(length=5, probes=4, start=3, end=2, quench=1)) == (
-        "Automatic(length=5, per='epoch', probes=4, start=3.0, end=2.0, quench=1.0)"
-    )
-
-
-def test_as_schedule_makes_a_constant_and_lets_a_schedule_through():
-    schedule = Geometric(1.0, 0.8)
-    assert as_schedule("Owner", schedule) is schedule
-    assert as_schedule("Owner", 2).temperature == 2.0
-
-
 GEOMETRIC = Geometric(1.0, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("build", "error", "parts"),
+    ("build", "error", "argument"),
     [
-        (lambda: Constant(-1.0), ValueError, ["Constant(temperature=...)", "not negative", "-1.0"]),
-        (lambda: Constant(math.nan), ValueError, ["Constant(temperature=...)", "not neg", "nan"]),
-        (lambda: Constant("1"), TypeError, ["Constant(temperature=...)", "a number", "'1'"]),
-        (lambda: Constant(True), TypeError, ["Constant(temperature=...)", "a number", "True"]),
-        (lambda: Constant(None), TypeError, ["Constant(temperature=...)", "a number", "None"]),
-        (lambda: Geometric(0.0, 0.8), ValueError, ["Geometric(initial=...)", "positive", "0.0"]),
-        (lambda: Geometric(-2, 0.8), ValueError, ["Geometric(initial=...)", "negative", "-2"]),
-        (lambda: Geometric(math.inf, 0.8), ValueError, ["Geometric(initial=...)", "finite", "inf"]),
-        (lambda: Geometric(1.0, 0.0), ValueError, ["Geometric(factor=...)", "0 and 1", "0.0"]),
-        (lambda: Geometric(1.0, 1.0), ValueError, ["Geometric(factor=...)", "0 and 1", "1.0"]),
-        (lambda: Geometric(1.0, 1.5), ValueError, ["Geometric(factor=...)", "0 and 1", "1.5"]),
-        (lambda: Geometric(1.0, -0.5), ValueError, ["Geometric(factor=...)", "0 and 1", "-0.5"]),
-        (lambda: Geometric(1.0, math.nan), ValueError, ["Geometric(factor=...)", "0 and 1", "nan"]),
-        (lambda: Geometric(1.0, "0.8"), TypeError, ["Geometric(factor=...)", "number", "'0.8'"]),
-        (
-            lambda: Geometric(1.0, 0.8, per="minibatch"),
-            ValueError,
-            ["Geometric(per=...)", "'step' or 'epoch'", "'minibatch'"],
-        ),
-        (
-            lambda: Geometric(1.0, 0.8, floor=-0.1),
-            ValueError,
-            ["Geometric(floor=...)", "not negative", "-0.1"],
-        ),
-        (
-            lambda: Geometric(1.0, 0.8, floor=2.0),
-            ValueError,
-            ["Geometric(floor=...)", "not exceed initial=1.0", "2.0"],
-        ),
+        (lambda: Constant(-1.0), ValueError, "Constant(temperature=...)"),
+        (lambda: Constant(math.nan), ValueError, "Constant(temperature=...)"),
+        (lambda: Constant("1"), TypeError, "Constant(temperature=...)"),
+        (lambda: Geometric(0.0, 0.8), ValueError, "Geometric(initial=...)"),
+        (lambda: Geometric(math.inf, 0.8), ValueError, "Geometric(initial=...)"),
+        (lambda: Geometric(1.0, 0.0), ValueError, "Geometric(factor=...)"),
+        (lambda: Geometric(1.0, 1.0), ValueError, "Geometric(factor=...)"),
+        (lambda: Geometric(1.0, math.nan), ValueError, "Geometric(factor=...)"),
+        (lambda: Geometric(1.0, 0.8, per="minibatch"), ValueError, "Geometric(per=...)"),
+        (lambda: Geometric(1.0, 0.8, floor=-0.1), ValueError, "Geometric(floor=...)"),
+        (lambda: Geometric(1.0, 0.8, floor=2.0), ValueError, "Geometric(floor=...)"),
         (
             lambda: Reheating(Constant(1.0), every=1, times=1),
             TypeError,
-            ["Reheating(schedule=...)", "a Geometric", "Constant(1.0)"],
+            "Reheating(schedule=...)",
         ),
-        (
-            lambda: Reheating(GEOMETRIC, every=0, times=1),
-            ValueError,
-            ["Reheating(every=...)", "at least 1", "got 0"],
-        ),
-        (
-            lambda: Reheating(GEOMETRIC, every=2.5, times=1),
-            TypeError,
-            ["Reheating(every=...)", "whole number", "2.5"],
-        ),
-        (
-            lambda: Reheating(GEOMETRIC, every=2, times=-1),
-            ValueError,
-            ["Reheating(times=...)", "at least 0", "-1"],
-        ),
-        (
-            lambda: Reheating(GEOMETRIC, every=2, times=True),
-            TypeError,
-            ["Reheating(times=...)", "whole number", "True"],
-        ),
-        (lambda: Automatic(length=0), ValueError, ["Automatic(length=...)", "at least 1", "0"]),
-        (lambda: Automatic(length=1.5), TypeError, ["Automatic(length=...)", "whole", "1.5"]),
-        (
-            lambda: Automatic(length=3, per="day"),
-            ValueError,
-            ["Automatic(per=...)", "'step' or 'epoch'", "'day'"],
-        ),
-        (
-            lambda: Automatic(per="day"),
-            ValueError,
-            ["Automatic(per=...)", "'step' or 'epoch'", "'day'"],
-        ),
-        (lambda: Automatic(probes=0), ValueError, ["Automatic(probes=...)", "at least 1", "got 0"]),
-        (lambda: Automatic(start=-1), ValueError, ["Automatic(start=...)", "negative", "-1"]),
-        (lambda: Automatic(quench=-1), ValueError, ["Automatic(quench=...)", "negative", "-1"]),
-        (lambda: Automatic(end=0.0), ValueError, ["Automatic(start=..., end=...)", "end=0.0"]),
-        (
-            lambda: Automatic(start=1.0, end=2.0),
-            ValueError,
-            ["Automatic(start=..., end=...)", "end <= start", "start=1.0, end=2.0"],
-        ),
-        (
-            lambda: Automatic(start=math.inf),
-            ValueError,
-            ["Automatic(start=..., end=...)", "start < inf", "start=inf"],
-        ),
-        (
-            lambda: as_schedule("SGDSA", "warm"),
-            TypeError,
-            ["SGDSA(temperature=...)", "a number", "'warm'"],
-        ),
-        (
-            lambda: as_schedule("SGDSA", -0.5),
-            ValueError,
-            ["SGDSA(temperature=...)", "not negative", "-0.5"],
-        ),
-        (
-            lambda: as_schedule("SGDSA", Geometric),
-            TypeError,
-            ["SGDSA(temperature=...)", "a number", "Geometric"],
-        ),
+        (lambda: Reheating(GEOMETRIC, every=0, times=1), ValueError, "Reheating(every=...)"),
+        (lambda: Reheating(GEOMETRIC, every=2, times=-1), ValueError, "Reheating(times=...)"),
+        (lambda: Automatic(length=0), ValueError, "Automatic(length=...)"),
+        (lambda: Automatic(length=3, per="day"), ValueError, "Automatic(per=...)"),
+        (lambda: Automatic(probes=0), ValueError, "Automatic(probes=...)"),
+        (lambda: Automatic(start=-1), ValueError, "Automatic(start=...)"),
+        (lambda: Automatic(quench=-1), ValueError, "Automatic(quench=...)"),
+        (lambda: Automatic(end=0.0), ValueError, "Automatic(start=..., end=...)"),
+        (lambda: Automatic(start=1.0, end=2.0), ValueError, "Automatic(start=..., end=...)"),
+        (lambda: as_schedule("SGDSA", "warm"), TypeError, "SGDSA(temperature=...)"),
+        (lambda: as_schedule("SGDSA", Geometric), TypeError, "SGDSA(temperature=...)"),
     ],
 )
-def test_bad_input_names_class_argument_rule_and_value(build, error, parts):
-    with pytest.raises(error) as caught:
+def test_bad_input_names_class_and_argument(build, error, argument):
+    with pytest.raises(error, match=re.escape(argument)):
         build()
-    for part in parts:
-        assert part in str(caught.value)
+
+
+# Automatic: the temperature that measures its own unit.
+LENGTHS = [
+    {},
+    {"length": 150, "per": "step"},
+    {"length": 15, "per": "epoch"},
+    {"length": 150, "per": "step", "quench": 2.0},
+]
+
+
+def walk(schedule, worsenings, scale=1.0, seed=0):
+    """The verdicts of a walk; every tenth step ends an epoch."""
+    strategy = SimulatedAnnealing(schedule)
+    rng = random.Random(seed)
+    value = 100.0 * scale
+    verdicts = []
+    for number, worsening in enumerate(worsenings, start=1):
+        verdict = strategy.decide(value, value + worsening * scale, rng)
+        if verdict.accepted:
+            value += worsening * scale
+        verdicts.append(verdict)
+        strategy.tick("step")
+        if number % 10 == 0:
+            strategy.tick("epoch")
+    return verdicts
+
+
+# Multiples of 1/1024 below 1024: sums of them are exact, scaled by a power of two as well.
+EXACT = st.integers(-(2**20), 2**20).map(lambda number: number / 1024)
+
+
+@pytest.mark.parametrize("arguments", LENGTHS)
+@given(worsenings=st.lists(EXACT, min_size=40, max_size=150), seed=st.integers(0, 2**32))
+def test_scaling_every_value_changes_no_decision(arguments, worsenings, seed):
+    plain = walk(Automatic(probes=8, **arguments), worsenings, seed=seed)
+    for scale in (1024.0, 2.0**-30):
+        scaled = walk(Automatic(probes=8, **arguments), worsenings, scale, seed=seed)
+        assert [v.accepted for v in scaled] == [v.accepted for v in plain]
+        assert [v.accept_probability for v in scaled] == [v.accept_probability for v in plain]
+
+
+def test_the_unit_is_the_median_size_of_the_first_worsenings():
+    schedule = Automatic(length=10, probes=5, start=10.0, end=0.1)
+    median_so_far = {3.0: 0.0, -7.0: 3.0, 0.5: 5.0, 100.0: 3.0}
+    for worsening, temperature in median_so_far.items():
+        assert schedule.unit is None
+        assert schedule.temperature == temperature
+        schedule.observe(worsening)
+    schedule.observe(-1.0)
+    assert schedule.unit == 3.0  # of 0.5, 1, 3, 7, 100
+    assert schedule.temperature == 30.0
+    schedule.observe(1e9)
+    assert schedule.unit == 3.0
+
+
+def test_while_the_unit_is_measured_a_reckless_move_is_not_taken():
+    worsenings = [1e6, *[-0.5] * 10, 1e6, 1e-3, 1e6]
+    verdicts = walk(Automatic(length=100, probes=20), worsenings)
+    assert [v.accepted for v in verdicts] == [False, *[True] * 10, False, True, False]
+
+
+def test_moves_that_are_not_finite_are_rejected_and_not_measured():
+    schedule = Automatic(length=100, probes=2)
+    strategy = SimulatedAnnealing(schedule)
+    rng = random.Random(0)
+    for value, broken in [(1.0, math.nan), (1.0, math.inf), (1.0, -math.inf), (math.inf, math.nan)]:
+        assert not strategy.decide(value, broken, rng).accepted
+    assert strategy.state_dict()["measured"] == []
+    assert strategy.decide(math.inf, 5.0, rng).accepted  # feasible at last; no size to learn from
+    assert strategy.state_dict()["measured"] == []
+    assert strategy.decide(5.0, 3.0, rng).accepted
+    assert strategy.state_dict()["measured"] == [2.0]
+
+
+@pytest.mark.parametrize(("clock", "other"), [("step", "epoch"), ("epoch", "step")])
+def test_the_temperature_falls_geometrically_from_start_to_end(clock, other):
+    schedule = Automatic(length=5, per=clock, probes=1, start=16.0, end=1.0)
+    schedule.observe(0.5)
+    seen = []
+    for _ in range(7):
+        seen.append(schedule.temperature)
+        schedule.tick(other)
+        schedule.tick(clock)
+    assert seen == pytest.approx([8.0, 4.0, 2.0, 1.0, 0.5, 0.5, 0.5])
+
+
+def test_a_quench_pulls_the_temperature_to_zero_at_the_planned_length():
+    schedule = Automatic(length=5, per="step", probes=1, start=16.0, end=1.0, quench=2.0)
+    schedule.observe(1.0)
+    seen = []
+    for _ in range(6):
+        seen.append(schedule.temperature)
+        schedule.tick("step")
+    assert seen == pytest.approx([16.0, 8.0 * 9 / 16, 4.0 / 4, 2.0 / 16, 0.0, 0.0])
+    assert seen[-2:] == [0.0, 0.0]
+
+
+def test_without_a_length_the_temperature_falls_as_documented():
+    schedule = Automatic(probes=4, start=10.0)
+    assert schedule.per == "step"
+    for _ in range(4):
+        schedule.observe(3.0)
+        schedule.tick("epoch")  # no clock of the anytime schedule
+    seen = []
+    for _ in range(13):
+        seen.append(schedule.temperature)
+        schedule.tick("step")
+    assert seen == pytest.approx([30.0 / (1 + k / 4) for k in range(13)])

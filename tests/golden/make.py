@@ -17,13 +17,14 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from annealtune import SGDSA, EmbeddedTuner, SelfTuner, Shrinking, StochasticSA
-from annealtune.annealing.strategies.registry import STRATEGIES
+from annealtune import SGDSA, EmbeddedTuner, SelfTuner, StochasticSA
+from annealtune.optim import Shrinking
 
 HERE = Path(__file__).parent
 DECISIONS = 100
 STEPS_PER_EPOCH = 10
 GRID = 256
+STRATEGIES = ("simulated-annealing", "tabu", "variable-neighborhood", "genetic")
 
 
 class Net(nn.Module):
@@ -61,8 +62,8 @@ def adamw(net):
 METHODS = {
     "sgd-sa-paper-text": lambda net: SGDSA(net, preset="paper-text"),
     "sgd-sa-paper-code": lambda net: SGDSA(net, preset="paper-code", batch_size=4),
-    "embedded-default": lambda net: EmbeddedTuner(adamw(net), total_steps=DECISIONS),
-    "embedded-anytime": lambda net: EmbeddedTuner(sgd(net)),
+    "embedded-default": lambda net: EmbeddedTuner(adamw(net), net, total_steps=DECISIONS),
+    "embedded-anytime": lambda net: EmbeddedTuner(sgd(net), net),
     "stochastic-sa": lambda net: StochasticSA(net, radius=0.125),
     "stochastic-sa-paper-code": lambda net: StochasticSA(
         net,
@@ -72,17 +73,22 @@ METHODS = {
         temperature=0.05,
     ),
     **{
-        f"strategy-{name}": lambda net, name=name: EmbeddedTuner(sgd(net), strategy=name, epochs=10)
+        f"strategy-{name}": lambda net, name=name: EmbeddedTuner(
+            sgd(net), net, strategy=name, epochs=10
+        )
         for name in STRATEGIES
     },
 }
 
 RACES = {
     # The lowest rate wins the first race, so that there is a second one below it.
-    "self-tuner": lambda net: SelfTuner(adamw(net), total_steps=4000, around=8.0),
-    "self-tuner-sgd": lambda net: SelfTuner(sgd(net), total_steps=4000, around=0.5),
+    "self-tuner": lambda net: SelfTuner(adamw(net), net, total_steps=4000, around=8.0),
+    "self-tuner-sgd": lambda net: SelfTuner(sgd(net), net, total_steps=4000, around=0.5),
     "self-tuner-settings": lambda net: SelfTuner(
-        sgd(net), total_steps=1000, neighborhood={"lr": [0.03125, 0.125], "momentum": [0.0, 0.5]}
+        sgd(net),
+        net,
+        total_steps=1000,
+        neighborhood={"lr": [0.03125, 0.125], "momentum": [0.0, 0.5]},
     ),
 }
 

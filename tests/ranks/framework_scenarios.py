@@ -8,10 +8,10 @@ import warnings
 from typing import Any
 
 import torch
-from scenarios import decisions_of, digest, make_net, make_tuner, minibatches, rank, ranks, wrapped
+from scenarios import found, make_net, make_tuner, minibatches, rank, ranks, wrapped
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, TensorDataset
 
 STEPS = 240
 
@@ -26,31 +26,11 @@ def behave_as_torchrun() -> None:
     warnings.simplefilter("ignore")
 
 
-class Samples(Dataset):
+def samples(accumulate: int) -> DataLoader:
     """This rank's samples, in the order of the minibatches."""
-
-    def __init__(self, accumulate: int) -> None:
-        parts = [
-            pair
-            for x, y in minibatches(STEPS)
-            for pair in zip(x.chunk(accumulate), y.chunk(accumulate), strict=True)
-        ]
-        self.size = len(parts[0][0])
-        self.inputs = torch.cat([x for x, _ in parts])
-        self.labels = torch.cat([y for _, y in parts])
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
-        return self.inputs[index], self.labels[index]
-
-    def loader(self) -> DataLoader:
-        return DataLoader(self, batch_size=self.size)
-
-
-def found(net: nn.Module, tuner: Any) -> dict[str, Any]:
-    return {"digest": digest(net), "decisions": decisions_of(tuner)}
+    inputs, labels = (torch.cat(parts) for parts in zip(*minibatches(STEPS), strict=True))
+    size = len(labels) // STEPS // accumulate
+    return DataLoader(TensorDataset(inputs, labels), batch_size=size)
 
 
 def plain(kind: str, accumulate: int = 1) -> dict[str, Any]:
@@ -58,7 +38,7 @@ def plain(kind: str, accumulate: int = 1) -> dict[str, Any]:
     model = wrapped(net, "ddp")
     tuner = make_tuner(kind, net, STEPS)
     compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-    for number, (x, y) in enumerate(Samples(accumulate).loader(), 1):
+    for number, (x, y) in enumerate(samples(accumulate), 1):
         is_last = number % accumulate == 0
         model.require_backward_grad_sync = is_last  # what no_sync sets
         (compute_loss(x, y) / accumulate).backward()
@@ -111,45 +91,8 @@ def by_lightning(
             enable_model_summary=False,
             default_root_dir=folder,
         )
-        trainer.fit(module, Samples(accumulate).loader())
+        trainer.fit(module, samples(accumulate))
     return {**found(module.net, module.tuner), "calls": module.calls}
-
-
-def by_fabric(kind: str, accumulate: int = 1) -> dict[str, Any]:
-    behave_as_torchrun()
-    from lightning.fabric import Fabric
-
-    fabric = Fabric(accelerator="cpu", devices=ranks(), strategy="ddp")
-    fabric.launch()
-    net = make_net()
-    tuner = make_tuner(kind, net, STEPS)
-    model, optimizer = fabric.setup(net, tuner)
-    compute_loss = optimizer.record(lambda x, y: F.cross_entropy(model(x), y))
-    for number, (x, y) in enumerate(Samples(accumulate).loader(), 1):
-        is_last = number % accumulate == 0
-        with fabric.no_backward_sync(model, enabled=not is_last):
-            fabric.backward(compute_loss(x, y) / accumulate)
-        if is_last:
-            optimizer.step()
-            optimizer.zero_grad()
-    return found(net, tuner)
-
-
-def by_accelerate(kind: str, accumulate: int = 1) -> dict[str, Any]:
-    behave_as_torchrun()
-    from accelerate import Accelerator
-
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
-    net = make_net()
-    tuner = make_tuner(kind, net, STEPS)
-    model, optimizer = accelerator.prepare(net, tuner)
-    compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-    for x, y in Samples(accumulate).loader():
-        with accelerator.accumulate(model):
-            accelerator.backward(compute_loss(x, y))
-            optimizer.step()
-            optimizer.zero_grad()
-    return found(net, tuner)
 
 
 def by_hugging_face(kind: str, accumulate: int = 1) -> dict[str, Any]:
@@ -166,7 +109,7 @@ def by_hugging_face(kind: str, accumulate: int = 1) -> dict[str, Any]:
         def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
             return {"loss": F.cross_entropy(self.net(x), y)}
 
-    samples = Samples(accumulate)
+    loader = samples(accumulate)
     model = Model()
     tuner = make_tuner(kind, model.net, STEPS)
 
@@ -178,7 +121,7 @@ def by_hugging_face(kind: str, accumulate: int = 1) -> dict[str, Any]:
         arguments = TrainingArguments(
             folder,
             use_cpu=True,
-            per_device_train_batch_size=samples.size,
+            per_device_train_batch_size=loader.batch_size,
             gradient_accumulation_steps=accumulate,
             num_train_epochs=1,
             save_strategy="no",
@@ -187,10 +130,10 @@ def by_hugging_face(kind: str, accumulate: int = 1) -> dict[str, Any]:
             disable_tqdm=True,
             remove_unused_columns=False,
         )
-        trainer = Trainer(model, arguments, train_dataset=samples, optimizers=(tuner, None))
+        trainer = Trainer(model, arguments, train_dataset=loader.dataset, optimizers=(tuner, None))
         # Every rank has its own part already.
         trainer.get_train_dataloader = lambda: DataLoader(
-            samples, batch_size=samples.size, collate_fn=collated
+            loader.dataset, batch_size=loader.batch_size, collate_fn=collated
         )
         tune(trainer)
         trainer.train()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -71,14 +72,14 @@ def make_tuner(kind: str, net: nn.Module, steps: int, **options: Any) -> Any:
     if kind == "adamw-h":
         rates = grid(lr=[1.0, 0.1, 1e-2, 1e-3])
         base = torch.optim.AdamW(net.parameters())
-        return EmbeddedTuner(base, model=net, neighborhood=rates, total_steps=steps, **options)
+        return EmbeddedTuner(base, net, neighborhood=rates, total_steps=steps, **options)
     if kind == "ssa":
         return StochasticSA(net, radius=0.05, total_steps=steps, **options)
     base = {
         "self-adamw": lambda: torch.optim.AdamW(net.parameters()),
         "self-sgd": lambda: torch.optim.SGD(net.parameters(), momentum=0.9),
     }[kind]()
-    return SelfTuner(base, model=net, total_steps=steps, **options)
+    return SelfTuner(base, net, total_steps=steps, **options)
 
 
 def weights_of(net: nn.Module) -> list[Tensor]:
@@ -113,11 +114,6 @@ def train(
     for x, y in minibatches(steps):
         if way == "closure":
             tuner.step(lambda: loss_of(x, y))
-        elif way == "given":
-            tuner.zero_grad()
-            loss = loss_of(x, y)
-            loss.backward()
-            tuner.step(loss=loss, probe=lambda: loss_of(x, y))
         else:
             parts = list(zip(x.chunk(accumulate), y.chunk(accumulate), strict=True))
             for number, part in enumerate(parts, 1):
@@ -128,15 +124,8 @@ def train(
             tuner.step()
             tuner.zero_grad()
         if not isinstance(tuner, SelfTuner):
-            info = tuner.last_step
-            verdicts.append((dict(info.setting), info.accepted))
-    return {
-        "digest": digest(net),
-        "weights": weights_of(net),
-        "decisions": decisions_of(tuner),
-        "verdicts": verdicts,
-        "rate": getattr(tuner, "lr", math.nan),
-    }
+            verdicts.append((dict(tuner.last_step.setting), tuner.last_step.accepted))
+    return {**found(net, tuner), "verdicts": verdicts, "rate": getattr(tuner, "lr", math.nan)}
 
 
 def disagree(what: str) -> None:
@@ -195,7 +184,7 @@ def alone() -> dict[str, Any]:
     tuner = make_tuner("sgd-sa", net, 60, seed=rank(), process_group=groups[rank()])
     for x, y in minibatches(60):
         tuner.step(lambda: F.cross_entropy(net(x), y))
-    return {"digest": digest(net), "decisions": decisions_of(tuner)}
+    return found(net, tuner)
 
 
 def uneven(kind: str) -> dict[str, Any]:
@@ -203,75 +192,58 @@ def uneven(kind: str) -> dict[str, Any]:
     net = make_net()
     model = wrapped(net, "ddp")
     tuner = make_tuner(kind, model, 240)
+    first = SAMPLES // 4 if ranks() > 1 else SAMPLES
+    part = slice(0, first) if rank() == 0 else slice(first, None)
 
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
         return F.cross_entropy(model(x), y) * (len(x) * ranks() / SAMPLES)
 
-    compute_loss = tuner.record(loss_of)
-    for x, y in minibatches(240, own=False):
-        first = SAMPLES // 4 if ranks() > 1 else SAMPLES
-        part = slice(0, first) if rank() == 0 else slice(first, None)
-        compute_loss(x[part], y[part]).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+    batches = ((x[part], y[part]) for x, y in minibatches(240, own=False))
+    follow(tuner, tuner.record(loss_of), batches)
+    return found(net, tuner)
 
 
 def resume(kind: str, around: str, at: int, steps: int = 240) -> dict[str, str]:
     """Train at a stretch, and once more with everything saved and loaded in between."""
-    import copy
-    import io
-
     digests = {}
     for way in ("at a stretch", "resumed"):
-        net = make_net()
-        model = wrapped(net, around)
-        tuner = make_tuner(kind, model, steps)
-        compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-        for number, (x, y) in enumerate(minibatches(steps)):
-            if way == "resumed" and number == at:
-                buffer = io.BytesIO()
-                torch.save((net.state_dict(), tuner.state_dict()), buffer)
-                buffer.seek(0)
+        batches, saved = list(minibatches(steps)), None
+        for part in (batches[:at], batches[at:]):
+            if way == "resumed" or saved is None:
                 net = make_net()
+                model = wrapped(net, around)
+                tuner = make_tuner(kind, model, steps)
+                compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
+            if way == "resumed" and saved is not None:
                 with torch.no_grad():
                     for p in net.parameters():
                         p.zero_()
-                model = wrapped(net, around)
-                tuner = make_tuner(kind, model, steps)
-                weights, state = torch.load(buffer, weights_only=False)
+                saved.seek(0)
+                weights, state = torch.load(saved, weights_only=False)
                 net.load_state_dict(weights)
-                tuner.load_state_dict(copy.deepcopy(state))
-                compute_loss = tuner.record(lambda x, y: F.cross_entropy(model(x), y))
-            compute_loss(x, y).backward()
-            tuner.step()
-            tuner.zero_grad()
+                tuner.load_state_dict(state)
+            follow(tuner, compute_loss, part)
+            saved = io.BytesIO()
+            torch.save((net.state_dict(), tuner.state_dict()), saved)
         digests[way] = digest(net)
     return digests
 
 
 def with_batchnorm(steps: int = 40) -> dict[str, Any]:
     """Train with an accept test that accepts everything, and by plain SGD in DDP."""
-    found = {}
+    values = {}
     for kind in ("tuner", "plain"):
         torch.manual_seed(3)
         net = nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 3))
-        net = net.double()
-        model = DistributedDataParallel(net)
+        model = DistributedDataParallel(net.double())
+        compute_loss = lambda x, y: F.cross_entropy(model(x), y)
+        optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
         if kind == "tuner":
             optimizer = SGDSA(model, {"lr": [0.1]}, temperature=math.inf)
-        else:
-            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-        for x, y in minibatches(steps):
-            optimizer.zero_grad()
-            loss = F.cross_entropy(model(x), y)
-            loss.backward()
-            if kind == "tuner":
-                optimizer.step(loss=loss, probe=lambda: F.cross_entropy(model(x), y))
-            else:
-                optimizer.step()
-        found[kind] = [value.clone() for value in net.state_dict().values()]
-    return found
+            compute_loss = optimizer.record(compute_loss)
+        follow(optimizer, compute_loss, minibatches(steps))
+        values[kind] = [value.clone() for value in net.state_dict().values()]
+    return values
 
 
 def inside_ddp(steps: int = 240) -> dict[str, Any]:
@@ -290,21 +262,18 @@ def inside_ddp(steps: int = 240) -> dict[str, Any]:
     model = wrapped(module, "ddp")
     tuner = make_tuner("self-adamw", module, steps)
     compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-    for x, y in minibatches(steps):
-        model(x, y).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {"digest": digest(net), "decisions": decisions_of(tuner), "weights": weights_of(net)}
+    follow(tuner, model, minibatches(steps))
+    return found(net, tuner)
 
 
 def blind() -> None:
-    """Make plain steps without any loss."""
+    """Make a plain step without any loss, in a run that is too short for a race."""
     net = make_net()
     tuner = make_tuner("self-adamw", net, 8)
-    for x, y in minibatches(8, own=False):
-        F.cross_entropy(net(x), y).backward()
-        tuner.step() if not tuner.is_racing else tuner.step(loss=1.0, probe=lambda: 1.0)
-        tuner.zero_grad()
+    (x, y), *_ = minibatches(1, own=False)
+    tuner.step(lambda: F.cross_entropy(net(x), y))
+    F.cross_entropy(net(x), y).backward()
+    tuner.step()
 
 
 def run(out: str, **values: Any) -> dict[str, Any]:
@@ -322,70 +291,6 @@ def run(out: str, **values: Any) -> dict[str, Any]:
         return make_run(from_values({**for_all, **values}), Path(out), stop=stop)
     except RunStoppedError as error:
         return {"stopped": str(error)}
-
-
-def race_apart(
-    base: str, *, steps: int = 240, given: str = "", at: int | None = None
-) -> dict[str, Any]:
-    """Train with the arms of the races in several processes, or in lockstep in one."""
-    import io
-
-    def make() -> tuple[nn.Module, Any]:
-        torch.manual_seed(3)
-        net = nn.Sequential(
-            nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Dropout(0.2), nn.Linear(16, 3)
-        ).double()
-        options: dict[str, Any] = {}
-        if distributed.is_initialized():
-            options["arms_on"] = distributed.group.WORLD
-        if given == "H":
-            options["neighborhood"] = grid(lr=[1e-3, 1e-2], betas=[(0.9, 0.999), (0.5, 0.9)])
-        if given == "objective":
-            (x, y), *_ = minibatches(1, own=False)
-
-            def objective() -> list[float]:
-                net.eval()
-                return F.cross_entropy(net(x), y, reduction="none").tolist()
-
-            options["objective"] = objective
-        return net, make_tuner(base, net, steps, **options)
-
-    net, tuner = make()
-    torch.manual_seed(5)
-    compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-    for number, (x, y) in enumerate(minibatches(steps, own=False)):
-        if number == at:
-            buffer, random = io.BytesIO(), torch.get_rng_state()
-            torch.save((net.state_dict(), tuner.state_dict()), buffer)
-            buffer.seek(0)
-            weights, state = torch.load(buffer, weights_only=False)
-            net, tuner = make()
-            net.load_state_dict(weights)
-            tuner.load_state_dict(state)
-            torch.set_rng_state(random)
-            compute_loss = tuner.record(lambda x, y: F.cross_entropy(net(x), y))
-        compute_loss(x, y).backward()
-        tuner.step()
-        tuner.zero_grad()
-    return {
-        "weights": [value.clone() for value in net.state_dict().values()],
-        "races": [info.to_dict() for info in tuner.races],
-        "rate": tuner.lr,
-        "extra_steps": tuner.extra_steps,
-    }
-
-
-def load_elsewhere() -> None:
-    """Load the arms of the other process."""
-    net = make_net()
-    tuner = make_tuner("self-adamw", net, 240, arms_on=distributed.group.WORLD)
-    for x, y in minibatches(4, own=False):
-        tuner.step(lambda: F.cross_entropy(net(x), y))
-    states: list[Any] = [None] * ranks()
-    distributed.all_gather_object(states, tuner.state_dict())
-    make_tuner("self-adamw", net, 240, arms_on=distributed.group.WORLD).load_state_dict(
-        states[1 - rank()]
-    )
 
 
 def validate(kind: str, around: str = "ddp") -> dict[str, Any]:
@@ -417,3 +322,15 @@ def validate(kind: str, around: str = "ddp") -> dict[str, Any]:
     tuner.load_state_dict(state)
     assert digest(net) == best
     return {"seen": seen, "looks": [tuple(look) for look in tuner.looks], "best": best}
+
+
+def follow(tuner: Any, compute_loss: Any, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Make the steps of a plain loop."""
+    for x, y in batches:
+        compute_loss(x, y).backward()
+        tuner.step()
+        tuner.zero_grad()
+
+
+def found(net: nn.Module, tuner: Any) -> dict[str, Any]:
+    return {"digest": digest(net), "weights": weights_of(net), "decisions": decisions_of(tuner)}

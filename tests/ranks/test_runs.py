@@ -40,15 +40,19 @@ def assert_same(one: Path, other: Path) -> None:
 def assert_close(one: Path, other: Path) -> None:
     """The same minibatches and decisions; sums were made in another order.
 
-    At the large rates of a self-tuned run rounding errors grow: two epochs are compared.
+    At the large rates of a self-tuned run rounding errors grow by ten in an epoch: 1e-7 after the
+    first, 1e-4 after the fourth, 2e-2 after the fifth. So four epochs of it are compared.
     """
     pairs = list(zip(records(one), records(other), strict=True))
-    for ours, theirs in pairs[:2] if "races" in pairs[0][0] else pairs:
+    for ours, theirs in pairs[:4] if "races" in pairs[0][0] else pairs:
         assert ours.keys() == theirs.keys()
         for key, value in theirs.items():
-            if isinstance(value, float):
+            if key == "races":
+                assert [race["winner"] for race in ours[key]] == [race["winner"] for race in value]
+                assert [race["dropped"] for race in ours[key]] == [r["dropped"] for r in value]
+            elif isinstance(value, float):
                 assert ours[key] == pytest.approx(value, rel=2e-3, abs=2e-3), key
-            elif key != "races":
+            else:
                 assert ours[key] == value, key
 
 
@@ -105,20 +109,10 @@ def test_another_number_of_processes_continues_too(world, tmp_path):
     assert_close(tmp_path / "more", tmp_path / "one")
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"batch_size": 1}, "batch_size = 1: must be at least the number of processes"),
-        (
-            {"method": "sgd-sa", "sgd-sa": {"accept_batch": "next"}},
-            r"sgd-sa.accept_batch = 'next': needs two forwards before a backward",
-        ),
-    ],
-)
-def test_what_processes_cannot_share(world, tmp_path, values, message):
-    first, second = world(2).answers("run", out=str(tmp_path / "run"), **values)
+def test_more_processes_than_samples_is_told_once(world, tmp_path):
+    first, second = world(2).answers("run", out=str(tmp_path / "run"), batch_size=1)
     assert first["error"] == "ConfigError"
-    assert message in first["text"]
+    assert "batch_size" in first["text"]
     assert second["error"] == "FollowedError"  # the first has said it
 
 
@@ -127,7 +121,6 @@ def test_a_directory_that_is_taken_is_told_once(world, tmp_path):
     scenarios.run(str(tmp_path / "run"), **values)
     first, second = world(2).answers("run", out=str(tmp_path / "run"), **values | {"seed": 1})
     assert first["error"] == "ConfigError"
-    assert "holds a run of another config" in first["text"]
     assert second["error"] == "FollowedError"
 
 
@@ -205,10 +198,3 @@ def test_a_killed_rank_ends_the_job(tmp_path, whole, world, which):
     assert process.wait(120) != 0
     world(2)("run", out=str(out), **LONG_VALUES)
     assert_same(out, whole)
-
-
-@pytest.mark.slow
-def test_other_commands_are_for_one_process(tmp_path):
-    command = [*TORCHRUN, "--standalone", "-m", "annealtune", "list"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.stderr.count("annealtune list: is for one process, got 2") == 1

@@ -2,30 +2,22 @@
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
-from annealtune.annealing.strategies import (
-    STRATEGIES,
+from annealtune.annealing.race import RaceInfo, rate_text
+from annealtune.annealing.simulated_annealing import (
     Comparing,
-    Genetic,
-    GreatDeluge,
-    HillClimbing,
-    LateAcceptance,
     PlainStrategy,
-    RandomWalk,
     SimulatedAnnealing,
     Strategy,
+)
+from annealtune.annealing.strategies import (
+    STRATEGIES,
+    Genetic,
     Tabu,
-    ThresholdAccepting,
     VariableNeighborhood,
     make_strategy,
     takes_temperature,
 )
-from annealtune.annealing.temperature import (
-    Automatic,
-    Constant,
-    Geometric,
-    Reheating,
-    Schedule,
-)
+from annealtune.annealing.temperature import Automatic, Constant, Geometric, Reheating, Schedule
 
 __all__ = [
     "PAPER_RATES",
@@ -35,19 +27,15 @@ __all__ = [
     "Constant",
     "Genetic",
     "Geometric",
-    "GreatDeluge",
-    "HillClimbing",
-    "LateAcceptance",
     "Neighborhood",
     "PlainStrategy",
-    "RandomWalk",
+    "RaceInfo",
     "Reheating",
     "Schedule",
     "Setting",
     "SimulatedAnnealing",
     "Strategy",
     "Tabu",
-    "ThresholdAccepting",
     "VariableNeighborhood",
     "Verdict",
     "accept_probability",
@@ -55,5 +43,6 @@ __all__ = [
     "log_range",
     "make_strategy",
     "metropolis",
+    "rate_text",
     "takes_temperature",
 ]

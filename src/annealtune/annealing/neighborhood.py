@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, overload
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
 
 from annealtune.annealing import arguments as checks
 
@@ -67,8 +68,8 @@ class Setting(Mapping[str, Any]):
         return Setting, (dict(self._options),)
 
 
-class Neighborhood(Sequence[Setting]):
-    """The set H: a finite, ordered collection of different settings over the same options.
+class Neighborhood(tuple[Setting, ...]):
+    """The set H: a tuple of different settings over the same options.
 
     Args:
         settings: the members of H, as `Setting` or as plain mappings.
@@ -87,59 +88,47 @@ class Neighborhood(Sequence[Setting]):
         one optimizer step for each member of H.
     """
 
-    def __init__(
-        self, settings: Iterable[Mapping[str, Any]], *, dropped: Iterable[Setting] = ()
-    ) -> None:
-        self._settings = tuple(s if isinstance(s, Setting) else Setting(s) for s in settings)
+    options: tuple[str, ...]
+    dropped: tuple[Setting, ...]
+    _members: frozenset[Setting]
+
+    def __new__(
+        cls, settings: Iterable[Mapping[str, Any]], *, dropped: Iterable[Setting] = ()
+    ) -> Self:
+        """Check the settings; a tuple is filled when it is made."""
+        self = super().__new__(cls, (s if isinstance(s, Setting) else Setting(s) for s in settings))
         self.dropped = tuple(dropped)
-        if not self._settings:
+        if not self:
             raise ValueError(
                 "Neighborhood(settings=...) must hold at least one setting, got none"
                 + (f"; the optimizer refuses all of {list(self.dropped)}" if self.dropped else "")
             )
-        self.options = tuple(self._settings[0])
-        seen: set[Setting] = set()
-        for setting in self._settings:
+        self.options = tuple(self[0])
+        for setting, times in collections.Counter(self).items():
             if set(setting) != set(self.options):
                 raise ValueError(
                     "Neighborhood(settings=...) must name the same options in every setting, got "
-                    f"{setting!r} and {self._settings[0]!r}"
+                    f"{setting!r} and {self[0]!r}"
                 )
-            if setting in seen:
+            if times > 1:
                 raise ValueError(
                     "Neighborhood(settings=...) must hold different settings, "
-                    f"got {setting!r} twice"
+                    f"got {setting!r} {times} times"
                 )
-            seen.add(setting)
-        self._members = frozenset(seen)
-
-    @overload
-    def __getitem__(self, index: int) -> Setting: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Setting, ...]: ...
-    def __getitem__(self, index: int | slice) -> Setting | tuple[Setting, ...]:
-        return self._settings[index]
-
-    def __len__(self) -> int:
-        return len(self._settings)
+        self._members = frozenset(self)
+        return self
 
     def __contains__(self, setting: object) -> bool:
         if isinstance(setting, Setting):  # asked at every step
             return setting in self._members
         return super().__contains__(setting)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Neighborhood) and self._settings == other._settings
-
-    def __hash__(self) -> int:
-        return hash(self._settings)
-
     def __repr__(self) -> str:
-        return f"Neighborhood({list(self._settings)!r})"
+        return f"Neighborhood({list(self)!r})"
 
     def pick(self, rng: random.Random) -> Setting:
         """Pick a member of H uniformly, with exactly one draw from ``rng``."""
-        return self._settings[int(rng.random() * len(self._settings))]
+        return self[int(rng.random() * len(self))]
 
 
 def grid(**options: Iterable[Any]) -> Neighborhood:

@@ -8,22 +8,29 @@ continues at the same temperature to the last bit.
 
 from __future__ import annotations
 
+import copy
 import math
 import statistics
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
-from annealtune.annealing.arguments import count, not_negative, number
+from annealtune.annealing.arguments import count, not_negative, number, positive
 
 Clock = Literal["step", "epoch"]
 
 
-@runtime_checkable
-class Schedule(Protocol):
-    """What every temperature schedule offers."""
+class Schedule:
+    """What every temperature schedule offers; a subclass overrides what it needs.
+
+    Its state is what changes: the attributes in ``_changing``, each with a leading underscore.
+    """
+
+    _changing: ClassVar[tuple[str, ...]] = ("temperature",)
+    _temperature: float
 
     @property
     def temperature(self) -> float:
         """The temperature of the next accept test."""
+        return self._temperature
 
     def observe(self, worsening: float) -> None:
         """Learn from the worsening of a measured move."""
@@ -33,12 +40,15 @@ class Schedule(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` needs, as plain data."""
+        return {name: copy.copy(getattr(self, f"_{name}")) for name in self._changing}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
+        for name in self._changing:
+            setattr(self, f"_{name}", copy.copy(state[name]))
 
 
-class Constant:
+class Constant(Schedule):
     """A constant temperature; 0 is greedy, ``math.inf`` accepts every finite worsening.
 
     Args:
@@ -51,25 +61,6 @@ class Constant:
 
     def __init__(self, temperature: float) -> None:
         self._temperature = not_negative("Constant(temperature=...)", temperature)
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next accept test."""
-        return self._temperature
-
-    def observe(self, worsening: float) -> None:
-        """Ignore the measurement."""
-
-    def tick(self, clock: Clock) -> None:
-        """Ignore the clock."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the temperature."""
-        return {"temperature": self._temperature}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._temperature = state["temperature"]
 
     def __repr__(self) -> str:
         return f"Constant({self._temperature!r})"
@@ -101,12 +92,7 @@ class Geometric(Constant):
     def __init__(
         self, initial: float, factor: float, *, per: Clock = "epoch", floor: float = 0.0
     ) -> None:
-        super().__init__(not_negative("Geometric(initial=...)", initial))
-        if initial == 0 or math.isinf(initial):
-            raise ValueError(
-                f"Geometric(initial=...) must be positive and finite, got {initial!r}; "
-                "use Constant for a temperature of 0 or infinity"
-            )
+        super().__init__(positive("Geometric(initial=...)", initial))
         self.initial = self._temperature
         self.factor = number("Geometric(factor=...)", factor)
         if not 0 < self.factor < 1:
@@ -123,11 +109,11 @@ class Geometric(Constant):
     def tick(self, clock: Clock) -> None:
         """Cool once if this is the clock the schedule follows."""
         if clock == self.per:
-            self._temperature = max(self.factor * self._temperature, self.floor)
+            self._temperature = self.cooled(self._temperature)
 
-    def restore(self) -> None:
-        """Return to the initial temperature."""
-        self._temperature = self.initial
+    def cooled(self, temperature: float) -> float:
+        """Return the temperature after the given one."""
+        return max(self.factor * temperature, self.floor)
 
     def __repr__(self) -> str:
         return (
@@ -135,7 +121,7 @@ class Geometric(Constant):
         )
 
 
-class Reheating:
+class Reheating(Constant):
     """A geometric schedule whose temperature is restored to its initial value several times.
 
     Args:
@@ -156,52 +142,33 @@ class Reheating:
         Fischetti and Stringher (2019), Section 2: the temperature can be restored multiple times.
     """
 
+    _changing = ("temperature", "ticks")
+
     def __init__(self, schedule: Geometric, *, every: int, times: int) -> None:
         if not isinstance(schedule, Geometric):
             raise TypeError(f"Reheating(schedule=...) must be a Geometric, got {schedule!r}")
+        super().__init__(schedule.temperature)
         self.schedule = schedule
+        self.per = schedule.per
         self.every = count("Reheating(every=...)", every, least=1)
         self.times = count("Reheating(times=...)", times, least=0)
         self._ticks = 0
 
-    @property
-    def per(self) -> Clock:
-        """The clock of the schedule that is restarted."""
-        return self.schedule.per
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next accept test."""
-        return self.schedule.temperature
-
-    def observe(self, worsening: float) -> None:
-        """Ignore the measurement."""
-
     def tick(self, clock: Clock) -> None:
         """Cool, or restore the initial temperature where a restart is due."""
-        if clock != self.schedule.per:
+        if clock != self.per:
             return
         self._ticks += 1
         restarts, since = divmod(self._ticks, self.every)
-        if since == 0 and restarts <= self.times:
-            self.schedule.restore()
-        else:
-            self.schedule.tick(clock)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the temperature and the number of ticks."""
-        return {**self.schedule.state_dict(), "ticks": self._ticks}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self.schedule.load_state_dict(state)
-        self._ticks = state["ticks"]
+        is_due = since == 0 and restarts <= self.times
+        first, cooled = self.schedule.initial, self.schedule.cooled(self._temperature)
+        self._temperature = first if is_due else cooled
 
     def __repr__(self) -> str:
         return f"Reheating({self.schedule!r}, every={self.every!r}, times={self.times!r})"
 
 
-class Automatic:
+class Automatic(Schedule):
     r"""A temperature in units of the worsenings that occur, so that there is nothing to choose.
 
     The unit is the median \|worsening\| of the first ``probes`` moves, zeros left out. While it is
@@ -233,6 +200,8 @@ class Automatic:
         >>> schedule.tick("epoch"), schedule.temperature
         (None, 1.0)
     """
+
+    _changing = ("measured", "unit", "ticks", "calibrated_at")
 
     def __init__(
         self,
@@ -296,22 +265,6 @@ class Automatic:
         """Count the clock the schedule follows."""
         self._ticks += clock == self.per
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the unit, what was measured for it, and the number of ticks."""
-        return {
-            "measured": list(self._measured),
-            "unit": self._unit,
-            "ticks": self._ticks,
-            "calibrated_at": self._calibrated_at,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._measured = list(state["measured"])
-        self._unit = state["unit"]
-        self._ticks = state["ticks"]
-        self._calibrated_at = state["calibrated_at"]
-
     def __repr__(self) -> str:
         return (
             f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
@@ -320,18 +273,8 @@ class Automatic:
 
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:
-    """Turn a number into a `Constant` and let a schedule through.
-
-    Args:
-        owner: the class that was given the temperature, for the message.
-        temperature: a number that is not negative, or a schedule.
-
-    Raises:
-        TypeError: if it is neither.
-        ValueError: if the number is negative or NaN.
-    """
-    # A class has all the names of the protocol, but only its instances are schedules.
-    if isinstance(temperature, Schedule) and not isinstance(temperature, type):
+    """Turn a number into a `Constant` and let a schedule through; ``owner`` was given it."""
+    if isinstance(temperature, Schedule):
         return temperature
     return Constant(not_negative(f"{owner}(temperature=...)", temperature))
 

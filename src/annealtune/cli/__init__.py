@@ -268,7 +268,7 @@ def _commands_of(file: str) -> Mapping[str, Any]:
 
 
 def _fail(message: str, code: int) -> int:
-    from annealtune.errors import printable, shortened
+    from annealtune.errors import printable
 
-    sys.stderr.write(f"annealtune: {shortened(printable(message))}\n")
+    sys.stderr.write(f"annealtune: {printable(message)}\n")
     return code

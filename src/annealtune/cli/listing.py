@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from annealtune.annealing.race_info import rate_text
+from annealtune.annealing.race import rate_text
 from annealtune.cli.output import say
 from annealtune.studies.listing import Entry, Listing, list_directory
 from annealtune.training.console import Console

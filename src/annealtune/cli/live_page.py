@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.studies.records import read_lone_run
 from annealtune.training.config import RunConfig
 from annealtune.training.progress import Progress

@@ -23,7 +23,7 @@ from annealtune.cli.flags import (
 from annealtune.cli.help import MethodCommand
 from annealtune.cli.output import say
 from annealtune.cli.waiting import waiting
-from annealtune.errors import ConfigError, printable_toml
+from annealtune.errors import ConfigError
 from annealtune.training import launch
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.console import Console
@@ -183,7 +183,7 @@ def config(
 ) -> None:
     """Print the resolved config as TOML."""
     short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
-    typer.echo(printable_toml(_read_config(experiment, flags, set_, short).to_toml()), nl=False)
+    typer.echo(_read_config(experiment, flags, set_, short).to_toml(), nl=False)
 
 
 @app.command()

@@ -17,7 +17,7 @@ from torch import Tensor, distributed
 from annealtune.integrations.attributes import Attributes
 from annealtune.integrations.requirements import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
-from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.run_state import RandomState
 
 require("lightning", "2.6.1", "lightning")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import EmbeddedTuner, SelfTuner
 
 Kind = Literal["step", "race", "epoch"]

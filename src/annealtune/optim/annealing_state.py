@@ -7,14 +7,15 @@ import copy
 import math
 import random
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import torch
 
 from annealtune.annealing import (
     Automatic,
     Comparing,
+    Geometric,
     Neighborhood,
     Schedule,
     Setting,
@@ -24,19 +25,21 @@ from annealtune.annealing import (
 )
 from annealtune.annealing.arguments import one_length, whole
 from annealtune.annealing.neighborhood import restored
-from annealtune.annealing.strategies.registry import STRATEGIES, make_strategy, takes_temperature
+from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import Clock, as_schedule
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.part import Part, way_back_of
+from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import StepInfo, Tally
-from annealtune.search import generator
+from annealtune.optim.step_info import Moves, StepInfo, Tally
+from annealtune.optim.wrapper import OptimizerWrapper
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
 # most likely never will be: the loop does not call `cool`. Whoever gives the number of epochs knows
 # of them, and may have long ones.
 _PATIENCE = 1_000
 _PATIENCE_WITH_EPOCHS = 10_000
+
+Preset = Literal["paper-text", "paper-code"]
 
 
 class AnnealingState(Part):
@@ -77,29 +80,14 @@ class AnnealingState(Part):
             self.strategy.check(neighborhood)
 
     def pick(self, neighborhood: Neighborhood) -> Setting:
-        """Pick the setting of the next move.
-
-        Raises:
-            RuntimeError: if the strategy has to measure several candidates first.
-        """
-        if self._comparing is not None and self.compares:
-            raise RuntimeError(
-                f"{self.owner}: {self.strategy!r} measures several candidates a step, which only "
-                "step(closure) and step(loss=..., probe=...) can do; give it candidates=1 for "
-                "propose and resolve"
-            )
+        """Pick the setting of the next move."""
         setting: Any = self.strategy.pick(neighborhood, self.rng)
         if not isinstance(setting, Setting) or setting not in neighborhood:
-            raise self.no_setting(setting)
+            raise ValueError(
+                f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
+                f"{self.strategy!r}, which is none of them"
+            )
         return setting
-
-    def no_setting(self, setting: Any) -> ValueError:
-        """Describe something that was picked, now or before a checkpoint, and is not in H."""
-        return ValueError(
-            f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
-            f"{self.strategy!r}, which is none of them; a state must be loaded into a run with "
-            "the same H"
-        )
 
     @property
     def compares(self) -> bool:
@@ -121,15 +109,6 @@ class AnnealingState(Part):
                 f"got {selected!r} from {self.strategy!r}"
             )
         return selected
-
-    def refuse_comparing_if(self, loop_options: tuple[str, ...]) -> None:
-        """Refuse a comparison of candidates whose forwards differ."""
-        if loop_options and self.compares:
-            raise ValueError(
-                f"{self.owner}(strategy=...) must try one candidate a step where H sets options of "
-                f"the loop ({', '.join(loop_options)}), which change the gradient, got "
-                f"{self.strategy!r}; give it candidates=1"
-            )
 
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""
@@ -223,44 +202,33 @@ class AnnealingState(Part):
             "has_cooled": self._has_cooled,
         }
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse what `load_state_dict` refuses."""
-        copy.deepcopy(self).load_state_dict(state)
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken.
 
         Raises:
-            ValueError: if it was taken with another H, or another kind of strategy or temperature.
+            StateError: if it was taken with another H, or another kind of strategy or temperature.
         """
         self._refuse_other_settings(state["tally"])
-        kind, own = state.get("kind"), type(self.strategy).__name__
+        kind = state["kind"]
+        strategy = copy.deepcopy(self.strategy)
         try:
-            if kind not in (None, own):
-                raise KeyError(own)
-            self.strategy.load_state_dict(state["strategy"])
+            if kind != type(strategy).__name__:
+                raise KeyError(kind)
+            strategy.load_state_dict(state["strategy"])
         except KeyError as error:
-            raise ValueError(
+            raise StateError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
-                f"of strategy and temperature as {self.strategy!r}, got {kind or 'a state'} with "
+                f"of strategy and temperature as {self.strategy!r}, got {kind} with "
                 f"{state['strategy']!r}, where {error} is missing"
             ) from None
+        self.strategy = strategy
+        self._comparing = strategy if isinstance(strategy, Comparing) else None
         self.rng = restored_generator(state)
         self.step = state["step"]
+        self.tally = Tally()
         self.tally.load_state_dict(state["tally"])
         self._has_cooled = state["has_cooled"]
         self.recent = collections.deque(maxlen=self.recent.maxlen)
-
-    def way_back(self) -> Callable[[], None]:
-        """Return a function that makes it what it is now, the strategy by its own state."""
-        go_back = way_back_of(self, self.tally)
-        strategy = copy.deepcopy(self.strategy.state_dict())
-
-        def both() -> None:
-            go_back()
-            self.strategy.load_state_dict(strategy)
-
-        return both
 
     def _refuse_other_settings(self, tally: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Refuse the counts of another H: they list all of it from the start."""
@@ -269,23 +237,62 @@ class AnnealingState(Part):
         given = [restored(options) for options, *_ in tally]
         if given != list(self._neighborhood):
             other = [h for h in given if h not in self._neighborhood] or given
-            raise ValueError(
+            raise StateError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same H, in "
                 f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
                 f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
             )
 
 
+class AnnealedOptimizer(OptimizerWrapper):
+    """An optimizer whose moves are kept or undone."""
+
+    _annealing: AnnealingState
+
+    @property
+    def steps(self) -> int:
+        """Calls of `step` so far."""
+        return self._annealing.step
+
+    @property
+    def last_step(self) -> StepInfo | None:
+        """What the last step tried and what became of it; None before the first."""
+        return self._annealing.last_step
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self._annealing.strategy.temperature
+
+    @property
+    def strategy(self) -> Strategy:
+        """The optimizer's own copy of its metaheuristic."""
+        return self._annealing.strategy
+
+    def cool(self) -> None:
+        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
+        self._annealing.tick("epoch")
+
+    @property
+    def moves(self) -> Moves:
+        """How often each setting was tried, improved the loss and was accepted."""
+        return self._annealing.tally.moves()
+
+    def summary(self) -> str:
+        """Return `moves` as a table."""
+        return str(self.moves)
+
+
 def saved_generator(rng: random.Random) -> dict[str, Any]:
     """Return where a generator stands, its many words in one tensor."""
-    _, words, next_gauss = generator.saved(rng)
+    _, words, next_gauss = rng.getstate()
     return {"random": torch.tensor(words, dtype=torch.int64), "next_gauss": next_gauss}
 
 
 def restored_generator(state: Mapping[str, Any]) -> random.Random:
     """Return a generator that stands where one was saved."""
     rng = random.Random(0)
-    generator.restore(rng, [rng.VERSION, state["random"].tolist(), state.get("next_gauss")])
+    rng.setstate((rng.VERSION, tuple(state["random"].tolist()), state.get("next_gauss")))
     return rng
 
 
@@ -331,3 +338,48 @@ def choose_strategy(
             f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
         )
     return strategy
+
+
+def preset_temperature(
+    owner: str,
+    preset: Any,
+    temperature: float | Schedule | None,
+    batch_size: Any,
+    factor: float,
+    floor: float,
+) -> float | Schedule:
+    """Return the schedule of a preset: T0 = 1, cooled per epoch.
+
+    The authors' program compares losses that are divided by the batch size once more than the
+    mean, so for ``"paper-code"`` its T0 and floor are multiplied by ``batch_size``. A temperature
+    that is given replaces T0, in units of the loss; a schedule replaces everything.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        preset: ``"paper-text"`` or ``"paper-code"``.
+        temperature: what the user gave.
+        batch_size: what the user gave.
+        factor: the cooling factor of the paper.
+        floor: the lowest temperature of the authors' program, in its own unit.
+
+    Raises:
+        ValueError: if the preset is unknown or ``"paper-code"`` has no batch size.
+    """
+    if preset not in ("paper-text", "paper-code"):
+        raise ValueError(
+            f"{owner}(preset=...) must be 'paper-text' or 'paper-code', got {preset!r}"
+        )
+    unit = 1
+    if preset == "paper-code":
+        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+            raise ValueError(
+                f"{owner}(preset='paper-code', batch_size=...) must be given the size of a "
+                f"minibatch, which is the unit of its temperature, got {batch_size!r}"
+            )
+        unit = batch_size
+    if temperature is None:
+        temperature = float(unit)
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        return temperature
+    lowest = floor * unit if preset == "paper-code" else 0.0
+    return Geometric(temperature, factor, floor=min(lowest, temperature))

@@ -7,9 +7,8 @@ second evaluation, accept or go back. The marks ``(l. n)`` at the right are its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,27 +16,37 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
-from annealtune.optim.annealing_state import AnnealingState, choose_strategy
-from annealtune.optim.averaging import WeightAverage, no_average
-from annealtune.optim.evaluation.accept_test import AcceptTest, check_way
-from annealtune.optim.evaluation.intake import Intake
-from annealtune.optim.evaluation.minibatch import scalar
-from annealtune.optim.evaluation.objectives import AcceptOn, judge
-from annealtune.optim.evaluation.probe import Probe, ProbeMode
-from annealtune.optim.evaluation.random_state import RandomState
-from annealtune.optim.evaluation.wrappers import unwrapped
-from annealtune.optim.options import checks
-from annealtune.optim.options.controls import Choices, Controls, Scales
-from annealtune.optim.options.loop_options import LoopOption
-from annealtune.optim.parameters import check_gradients
-from annealtune.optim.pick import Pick
-from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import Moves, StepInfo
-from annealtune.optim.trial.tentative import TentativeStep, Trial
-from annealtune.optim.wrapper import OptimizerWrapper
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Context, Part
+from annealtune.optim.minibatch import (
+    ClosureMinibatch,
+    DifferentiatesError,
+    Intake,
+    Minibatch,
+    Objective,
+    Probe,
+    ProbeMode,
+    not_callable,
+    scalar,
+    unread,
+)
+from annealtune.optim.options import (
+    Choices,
+    Controls,
+    check_base,
+    check_group,
+    make_late_state,
+)
+from annealtune.optim.parameters import finite_marks, parameters_of, read, trained_of
+from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
+
+Judge = Callable[[Any, Any], Any]
+AcceptOn = Literal["loss", "error"] | Judge
 
 
-class EmbeddedTuner(OptimizerWrapper):
+class EmbeddedTuner(AnnealedOptimizer):
     r"""Tune the options of any optimizer inside the run, by simulated annealing.
 
     At every step a setting is picked from H, the base optimizer makes a tentative step with it,
@@ -46,8 +55,7 @@ class EmbeddedTuner(OptimizerWrapper):
 
     Args:
         base: the optimizer whose steps are tried; any whose ``step`` needs no closure.
-        model: the module that is trained; guards its buffers and replays its dropout.
-        buffers: tensors to put back after an evaluation, where there is no module to give.
+        model: the module that is trained: its buffers and its dropout belong to the undo.
         neighborhood: H, or for each option the values to choose from: ``{"lr": [...]}`` is
             ``grid(lr=[...])``; by default seven multiples of the base's learning rate. Groups keep
             the ratios of their rates, ``lr_scale`` too: a rate of H is that of the largest.
@@ -58,9 +66,6 @@ class EmbeddedTuner(OptimizerWrapper):
             ``"tabu"``, or an object.
         accept_on: what the accept test compares: ``"loss"``, ``"error"`` (one minus the accuracy)
             or a function of (outputs, targets); the closure returns ``(loss, outputs, targets)``.
-        loop: options of the training loop that H may set too, by name: see `LoopOption`.
-        group_scales: further factors for the groups of the base that have a ``"name"``: a number
-            for their learning rate, or numbers by option.
         epochs: planned number of epochs, each ended by `cool`: the length of the default schedule.
         total_steps: planned number of steps, instead of ``epochs``. With neither, or one epoch,
             the default schedule is the anytime one.
@@ -72,15 +77,15 @@ class EmbeddedTuner(OptimizerWrapper):
             torch.distributed: they compare the means of their losses and decide alike.
 
     Raises:
-        TypeError: if the base is no optimizer or needs a closure; in the first step, if it keeps
-            state elsewhere than in ``state`` and ``param_groups``.
+        TypeError: if the base is no optimizer or needs a closure, or no model is given; in the
+            first step, if the base keeps state elsewhere than in ``state`` and ``param_groups``.
         ValueError: if an argument breaks its rule.
         RanksError: in a step, if processes differ in weights, seeds or decisions.
 
     Example:
         >>> model = nn.Linear(2, 1)
         >>> base = torch.optim.AdamW(model.parameters(), lr=1e-2)
-        >>> opt = EmbeddedTuner(base, model=model, total_steps=10)
+        >>> opt = EmbeddedTuner(base, model, total_steps=10)
         >>> x, y = torch.randn(8, 2), torch.randn(8, 1)
         >>> for _ in range(10):
         ...     loss = opt.step(lambda: nn.functional.mse_loss(model(x), y))
@@ -96,13 +101,10 @@ class EmbeddedTuner(OptimizerWrapper):
         base: Optimizer,
         model: nn.Module | None = None,
         *,
-        buffers: Iterable[Tensor] = (),
         neighborhood: Choices | None = None,
         temperature: float | Schedule | None = None,
         strategy: Strategy | str | None = None,
         accept_on: AcceptOn = "loss",
-        loop: Mapping[str, LoopOption] | None = None,
-        group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
         average: bool = False,
@@ -111,142 +113,68 @@ class EmbeddedTuner(OptimizerWrapper):
         process_group: ProcessGroup | None = None,
     ) -> None:
         owner = type(self).__name__
-        checks.check_base(owner, base)
-        ranks = Ranks(owner, base, process_group)
-        intake = Intake(owner, base, model, ranks)
-        self.model = model = unwrapped(model)
+        check_base(owner, base)
+        context = Context(owner, base, model, process_group)
         self.averages = average
-        self._judge = judge(owner, accept_on)
-        self._controls = Controls(owner, base, loop, group_scales)
-        self.neighborhood = self._controls.fit(neighborhood)
+        self._judge = _judge(owner, accept_on)
+        controls = Controls(owner, base)
+        self.neighborhood = controls.fit(neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         self._annealing = AnnealingState(owner, strategy, seed, self.neighborhood, epochs)
-        self._annealing.refuse_comparing_if(self._controls.loop_options)
-        self._pick = Pick(self._annealing, self._controls, self.neighborhood)
-        self._tentative = TentativeStep(base, self._controls)
-        self._average = WeightAverage(owner, base, model) if average else None
-        self._probe = Probe(owner, model, buffers, base, probe_in, intake.forward, intake.wrappers)
+        self._tentative = TentativeStep(context, controls)
+        self._average = WeightAverage(owner, base, context.model) if average else None
+        self._probe = Probe(context, probe_in)
         averages = () if self._average is None else (self._average,)
-        super().__init__(
-            base, intake, ranks, self._annealing, self._pick, self._tentative, *averages
-        )
+        super().__init__(context, Intake(context), self._annealing, self._tentative, *averages)
 
     @torch.no_grad()
     def step(
-        self,
-        closure: Callable[[], Any] | None = None,
-        *,
-        loss: Tensor | float | None = None,
-        probe: Callable[[], Any] | None = None,
-        objective: Callable[[], Any] | None = None,
-        rng_state: Tensor | None = None,
+        self, closure: Callable[[], Any] | None = None, *, objective: Objective | None = None
     ) -> Any:
         """Make one iteration of Algorithm 2 on one minibatch and return its loss.
 
         Either ``step()`` after the backward of a function that `record` has wrapped; or
         ``step(closure)``, where the closure returns the loss and may call ``zero_grad`` and
-        ``backward`` itself; or, with the gradient in place, ``step(loss=loss, probe=fn)``, where
-        ``fn`` returns the loss on the same minibatch again.
+        ``backward`` itself.
 
         Args:
             closure: computes the loss.
-            loss: the loss, where there is no closure.
-            probe: computes the loss again, where there is no closure.
             objective: what the accept test compares instead of the loss, any scalar function;
                 what it does to the weights, such as rounding them, is undone.
-            rng_state: ``torch.get_rng_state()`` before the forward of ``loss``, to repeat its
-                dropout where the tuner was given no model.
 
         Raises:
             NonFiniteLossError: if the loss at the current point is not finite.
             TypeError, ValueError: if there is no loss, or it is no scalar, or needs no gradient.
         """
-        if closure is None and loss is None and self._is_asked_to_initialise():
+        if closure is None and self._is_asked_to_initialise():
             return self.base.step()
         self._refuse_pending("step")
+        tentative = self._tentative
         try:
-            test = self._accept_test(closure, loss, probe, objective, rng_state)
+            test = self._accept_test(closure, objective)
+            self._intake.paused = True  # what is run from here on is this step's own
             training_loss = test.backpropagate()  # L(w) and its gradient v                  (l. 6)
             value = self._checked(test.before())
             draws = self._annealing.rng.getstate() if test.waits else None
             setting, new_value = self._choose(value, test)  # eta from H                     (l. 7)
-            self._try(setting, math.nan, test.start)  # w_new = w - eta v                    (l. 8)
+            tentative.make(setting)  # w_new = w - eta v                                     (l. 8)
             if new_value is None:
                 new_value = test.after()  # L(w_new)                                         (l. 9)
             values = self._known(test, value, new_value, draws)  # read all at once
-            self._decide(*values)  # worsening, prob, accept or go back                 (l. 10-17)
+            info = self._annealing.decide(setting, *values)  # worsening, prob          (l. 10-12)
+            if info.accepted:
+                tentative.keep()  # w = w_new                                               (l. 13)
+            else:
+                tentative.undo()  # w stays                                                 (l. 15)
+            if self._ranks.count > 1:
+                self._ranks.note_step()
             return training_loss
         except BaseException:
-            self._recover()
+            self._probe.end()
+            tentative.recover()  # leave no trace of a step that was cut off
             raise
-
-    @torch.no_grad()
-    def propose(
-        self, loss: Tensor | float, *, rng_state: Tensor | RandomState | None = None
-    ) -> Setting:
-        """Pick a setting and make the tentative step; the gradient of ``loss`` is in place.
-
-        Where the accept test is to compare something else, give its value instead of the loss.
-        """
-        self._refuse_pending("propose")
-        try:
-            start = self._intake.take_start(rng_state)
-            value = scalar(type(self).__name__, "loss", loss)
-            value = float(self._checked(self._annealing.mean(self._ranks, value, "loss")))
-            setting = self._pick.take()
-            self._try(setting, value, start)
-            return setting
-        except BaseException:
-            self._recover()
-            raise
-
-    @torch.no_grad()
-    def resolve(self, new_loss: Tensor | float) -> StepInfo:
-        """Keep the tentative step or go back, by the loss at the tentative point."""
-        if self._tentative.trial is None:
-            raise RuntimeError(f"{type(self).__name__}.resolve() must follow propose(loss)")
-        value = scalar(type(self).__name__, "new_loss", new_loss)
-        if not self._probe.weights_are_finite():
-            value = math.nan  # whatever the loss says
-        try:
-            new_value = self._annealing.mean(self._ranks, value, "after")
-            return self._decide(self._tentative.trial.value, new_value)
-        except BaseException:
-            self._recover()
-            raise
-
-    def prepare(self) -> Setting:
-        """Pick the setting of the next step now, and give the loop its options of it.
-
-        `step` with a closure does it by itself. Where the forward comes first and H holds options
-        of the loop, call it before the forward; called twice, it does nothing more.
-        """
-        self._refuse_pending("prepare")
-        return self._pick.make()
-
-    @property
-    def steps(self) -> int:
-        """Calls of `step` so far."""
-        return self._annealing.step
-
-    @property
-    def last_step(self) -> StepInfo | None:
-        """What the last step tried and what became of it; None before the first."""
-        return self._annealing.last_step
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision."""
-        return self._annealing.strategy.temperature
-
-    @property
-    def strategy(self) -> Strategy:
-        """The optimizer's own copy of its metaheuristic."""
-        return self._annealing.strategy
-
-    def cool(self) -> None:
-        """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
-        self._annealing.tick("epoch")
+        finally:
+            self._intake.paused = False
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
@@ -259,60 +187,26 @@ class EmbeddedTuner(OptimizerWrapper):
                 measured["rate"] = float(step.setting["lr"])
         return measured
 
-    @property
-    def moves(self) -> Moves:
-        """How often each setting was tried, improved the loss and was accepted."""
-        return self._annealing.tally.moves()
-
-    def summary(self) -> str:
-        """Return `moves` as a table."""
-        return str(self.moves)
-
-    def probing(self) -> AbstractContextManager[None]:
-        """Evaluate as the accept test does: same dropout, buffers and ``.grad`` kept.
-
-        Between `propose` and `resolve` this is the loss at the tentative point; before `propose` it
-        is the one to propose where ``probe_in="eval"``, which compares other losses.
-        """
-        trial = self._tentative.trial
-        return self._probe.replay(self._intake.start() if trial is None else trial.start)
-
-    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights meanwhile, as `SelfTuner.averaged` does.
-
-        Raises:
-            RuntimeError: if no average is kept: write ``average=True``.
-        """
-        self._refuse_pending("averaged")
-        if self._average is None:
-            raise no_average(type(self).__name__)
-        return self._average.swapped_in(loader)
-
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
-        checks.check_group(type(self).__name__, param_group)
+        check_group(type(self).__name__, param_group)
         super().add_param_group(param_group)
 
-    def _accept_test(
-        self, closure: Any, loss: Any, probe: Any, objective: Any, rng_state: Tensor | None
-    ) -> AcceptTest:
-        owner = type(self).__name__
-        check_way(owner, closure, loss, probe, objective, self._judge)
-        if closure is not None and self._controls.loop_options:
-            self._pick.make()  # the forward depends on it
-        minibatch = self._intake.take(closure, loss, probe or objective, rng_state)
-        if objective is not None:
-            self._intake.forward.expected = None  # it may evaluate the model as it likes
+    def _accept_test(self, closure: Any, objective: Any) -> AcceptTest:
+        owner = self._context.owner
+        if self._judge is not None and (closure is None or objective is not None):
+            raise TypeError(
+                f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be "
+                "given a closure that returns (loss, outputs, targets) and no objective=..., got "
+                f"{'an objective' if objective is not None else 'no closure'}"
+            )
+        if objective is not None and not callable(objective):
+            raise not_callable(owner, "objective", objective)
+        minibatch = self._intake.take(closure)
         about = self._annealing.whereabouts() if self._ranks.count > 1 else ()
+        compared = objective, self._judge
         return AcceptTest(
-            owner,
-            self._probe,
-            minibatch,
-            objective,
-            self._judge,
-            self._ranks,
-            about,
-            waits=self._can_wait(),
+            self._context, self._probe, minibatch, *compared, about, waits=self._can_wait()
         )
 
     def _can_wait(self) -> bool:
@@ -324,22 +218,21 @@ class EmbeddedTuner(OptimizerWrapper):
         """
         return (
             type(self._annealing.strategy) is SimulatedAnnealing
-            and not self._controls.loop_options
             and self._average is None
             and not self._annealing.was_broken
         )
 
     def _checked(self, value: Tensor | float) -> Tensor | float:
         """Return the value at the current point, if everything is in place for a trial."""
-        self._controls.refuse_schedulers()
-        check_gradients(type(self).__name__, self.base)
+        self._tentative.controls.refuse_schedulers()
+        _check_gradients(self._context.owner, self.base)
         if isinstance(value, Tensor):
             return value
         if not math.isfinite(value):
             raise self._annealing.non_finite(value)
         # Else every step from here on would be undone, and the average would take them in.
         is_doubtful = self._annealing.was_broken or self._average is not None
-        if is_doubtful and not self._probe.weights_are_finite():
+        if is_doubtful and not self._context.weights_are_finite():
             raise self._annealing.broken_weights(value)
         return value
 
@@ -358,41 +251,312 @@ class EmbeddedTuner(OptimizerWrapper):
     ) -> tuple[Setting, Tensor | float | None]:
         """Return the setting of the move and, where several were compared, what it leads to."""
         if not self._annealing.compares:
-            return self._pick.take(), None
-        measured: dict[Setting, float] = {}
-        for setting in self._annealing.shortlist(self.neighborhood):
-            self._tentative.make(Trial(setting, math.nan, test.start, RandomState.capture()))
-            measured[setting] = float(test.after())
-            self._tentative.undo()
-        selected = self._annealing.select(float(value), measured)
-        return selected, measured[selected]
-
-    def _try(self, setting: Setting, value: float, start: RandomState) -> None:
+            chosen, new_value = self._annealing.pick(self.neighborhood), None
+        else:
+            measured: dict[Setting, float] = {}
+            for setting in self._annealing.shortlist(self.neighborhood):
+                self._tentative.make(setting)
+                measured[setting] = float(test.after())
+                self._tentative.undo()
+            chosen = self._annealing.select(float(value), measured)
+            new_value = measured[chosen]
         if self._average is not None:
             self._average.add()  # weights enter it when their loss is known to be finite
-        self._tentative.make(Trial(setting, value, start, RandomState.capture()))
-
-    def _decide(self, value: float, new_value: float) -> StepInfo:
-        trial = self._tentative.trial
-        assert trial is not None
-        info = self._annealing.decide(trial.setting, value, new_value)  # Metropolis        (10-12)
-        if info.accepted:
-            self._tentative.keep()  # w = w_new                                             (l. 13)
-        else:
-            self._tentative.undo()  # w stays                                               (l. 15)
-        if self._ranks.count > 1:
-            self._ranks.note_step()
-        self._intake.forward.state = None  # whatever was noted meanwhile belongs to this step
-        return info
-
-    def _recover(self) -> None:
-        """Undo whatever of a step was under way when it was cut off."""
-        self._probe.end()
-        self._tentative.recover()
-        self._pick.recover()
+        return chosen, new_value
 
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}({type(self.base).__name__}, {len(self.neighborhood)} settings "
             f"of {', '.join(self.neighborhood.options)}, {self.strategy!r})"
+        )
+
+
+class TentativeStep(Part):
+    """A step of the base optimizer that is kept, or undone bit for bit.
+
+    Args:
+        context: the run.
+        controls: writes a setting into the groups.
+    """
+
+    def __init__(self, context: Context, controls: Controls) -> None:
+        self._context = context
+        self.controls = controls
+        self._end: RandomState | None = None  # before a step that waits for its verdict
+        self._is_settled = True  # whether the verdict of the last one has been carried out
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget what was found out about the base and its groups."""
+        self._before = Snapshot(self._context.base)
+        # The kinds of settings, whatever their rate, that leave the gradients alone.
+        self._sparing: set[tuple[Any, ...]] = set()
+        self._is_checked = False  # whether the base is known to keep nothing elsewhere
+        self.controls.note()
+
+    def make(self, setting: Setting) -> None:
+        """Step with a setting."""
+        kind = tuple(map(setting.__getitem__, self.controls.options_but_rate))
+        self._before.take(gradients=kind not in self._sparing)
+        outside = None if self._is_checked else StateOutside(self._context.base)
+        self._end = RandomState.capture()
+        self._step(setting)
+        if outside is not None:
+            outside.refuse_changes(self._context.owner)
+            self._is_checked = True
+        # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
+        # does under such a setting is found out at the first try, which paid for a copy of them.
+        if not self._before.gradients_are_untouched():
+            self._sparing.discard(kind)
+        elif kind not in self._sparing and setting.get("lr") != 0:
+            self._sparing.add(kind)  # at a rate of 0 a base may do nothing at all
+
+    def _step(self, setting: Setting) -> None:
+        base = self._context.base
+        self.controls.write(setting)
+        try:
+            base.step()
+        except KeyError:  # an option was switched on whose state the first step did not make
+            self._before.restore()
+            self.controls.write(setting)
+            if not make_late_state(base):
+                raise
+            base.step()
+
+    def keep(self) -> None:
+        """End the trial where it led to."""
+        self._end, self._is_settled = None, False  # it cannot be undone now
+        self._before.release()
+        self.controls.note()
+        self._is_settled = True
+
+    def undo(self) -> None:
+        """End the trial where it began."""
+        assert self._end is not None
+        self._before.restore()
+        self._end.restore()
+        self.keep()
+
+    def recover(self) -> None:
+        """Leave no trace of a trial that was cut off anywhere, nor a verdict half carried out."""
+        if self._end is not None:
+            self.undo()
+        elif not self._is_settled:
+            self.keep()
+
+
+class AcceptTest:
+    """The two values of one accept test, and the gradient of its minibatch.
+
+    They are losses, or values of an objective, or of a judge: a function of the outputs and targets
+    that the closure returns beside the loss. With several ranks they are means over all of them.
+
+    Args:
+        context: the run.
+        probe: evaluates.
+        minibatch: with its loss.
+        objective: what is compared instead, if anything.
+        judge: what is compared instead, if anything.
+        about: what the ranks must have in common.
+        waits: whether numbers may be read as late as in `known`, all at once: until then `before`
+            and `after` return tensors. Ignored where a number is needed to go on.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        probe: Probe,
+        minibatch: Minibatch,
+        objective: Objective | None,
+        judge: Judge | None,
+        about: tuple[object, ...],
+        *,
+        waits: bool,
+    ) -> None:
+        self._context = context
+        self._ranks = context.ranks
+        self.waits = waits and objective is None and judge is None and self._ranks.count == 1
+        self._number = unread if self.waits else scalar
+        self._about = about
+        self._probe = probe
+        self._minibatch = minibatch
+        self._objective = objective
+        self._judge = judge
+        self._value: Tensor | float | None = None  # at the current point, once it is computed
+        self._loss: Tensor | float = math.nan
+
+    def backpropagate(self) -> Any:
+        """Return the loss with its gradient in place, whatever of that the closure does itself."""
+        owner, minibatch = self._context.owner, self._minibatch
+        minibatch.first()
+        compared = minibatch.compared()
+        self._loss = self._number(owner, "closure", compared)
+        judged = self._judged_parts(minibatch.result)
+        if self._objective is None and self._probe.mode == "train":
+            self._value = self._loss
+            if judged and math.isfinite(float(self._loss)):
+                end = RandomState.capture()
+                self._value = self._judged(*judged)
+                end.restore()
+        return compared
+
+    def before(self) -> Tensor | float:
+        """Return what the accept test compares with, at the current point.
+
+        A loss that is not finite comes first: its gradient leads nowhere, however well an
+        objective such as the accuracy may hide that.
+
+        Raises:
+            NonFiniteLossError: if the loss is finite and what is compared instead is not.
+        """
+        if self.waits:
+            if self._value is None:
+                self._value = self._measure()
+            return self._value
+        several = self._ranks.count > 1
+        loss = float(self._loss)
+        if several:
+            self._loss = loss = self._ranks.mean(loss, "loss", *self._about)
+        if not math.isfinite(loss):
+            return loss
+        if self._value is None:
+            value = float(self.after())
+        elif several:
+            value = self._ranks.mean(float(self._value), "value", *self._about)
+        else:
+            value = float(self._value)
+        if not math.isfinite(value) and (self._judge is not None or self._objective is not None):
+            compared = "accept_on" if self._objective is None else "objective"
+            raise NonFiniteLossError(
+                f"{self._context.owner}.step({compared}): the value at the current weights must be "
+                f"finite, got {value!r} where the loss is {loss:.6g}; the weights are unchanged"
+            )
+        return value
+
+    def after(self) -> Tensor | float:
+        """Return what the accept test measures at the point where the weights are now.
+
+        It is NaN where a weight is broken: an accuracy does not show that, nor does every loss.
+        """
+        value = self._measure()
+        if self.waits:
+            return value
+        number = float(value) if self._context.weights_are_finite() else math.nan
+        return self._ranks.mean(number, "after", *self._about) if self._ranks.count > 1 else number
+
+    def known(self, value: Tensor | float, new_value: Tensor | float) -> tuple[float, float]:
+        """Return what `before` and `after` returned as numbers: the one wait for the device."""
+        if not self.waits:
+            return float(value), float(new_value)
+        marks = finite_marks(trained_of(self._context.base))
+        loss, before, after, *rest = read(self._loss, value, new_value, *marks)
+        if not all(map(math.isfinite, rest)) and not self._context.weights_are_finite():
+            after = math.nan
+        return (before if math.isfinite(loss) else loss), after
+
+    def _measure(self) -> Tensor | float:
+        try:
+            return self._measured()
+        except DifferentiatesError:  # found out once
+            self._probe.differentiates = True
+            return self._measured()
+
+    def _measured(self) -> Tensor | float:
+        minibatch, objective, owner = self._minibatch, self._objective, self._context.owner
+        is_other = objective is not None
+        is_closure = not is_other and isinstance(minibatch, ClosureMinibatch)
+        with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
+            if objective is not None:
+                return scalar(owner, "objective", objective())
+            result = minibatch.evaluate()
+            judged = self._judged_parts(result)
+            loss = result[0] if isinstance(result, tuple) else result
+            value = self._number(owner, "closure", loss)
+            if judged and math.isfinite(value):
+                value = self._judged(*judged)
+            return value
+
+    def _judged_parts(self, result: Any) -> tuple[Any, ...]:
+        """Return outputs and targets where a judge needs them."""
+        owner = self._context.owner
+        if isinstance(result, tuple) and len(result) != 3:
+            raise TypeError(
+                f"{owner}.step(closure): the closure must return the loss or (loss, outputs, "
+                f"targets), got a tuple of {len(result)}"
+            )
+        if self._judge is None:
+            return ()
+        if not isinstance(result, tuple):
+            shown = f"a {type(result).__name__}" if isinstance(result, Tensor) else repr(result)
+            raise TypeError(
+                f"{owner}(accept_on=...) needs a closure that returns (loss, outputs, targets), "
+                f"got {shown}"
+            )
+        return result[1:]
+
+    def _judged(self, outputs: Any, targets: Any) -> float:
+        assert self._judge is not None
+        with torch.no_grad():
+            return scalar(self._context.owner, "accept_on", self._judge(outputs, targets))
+
+
+def _judge(owner: str, accept_on: Any) -> Judge | None:
+    """Return the function of (outputs, targets) that moves are judged by; None for the loss."""
+    if accept_on == "loss":
+        return None
+    if accept_on == "error":
+        return error
+    if not callable(accept_on):
+        raise ValueError(
+            f"{owner}(accept_on=...) must be 'loss', 'error' or a function of (outputs, targets), "
+            f"got {accept_on!r}"
+        )
+    function: Judge = accept_on
+    return function
+
+
+def error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return one minus the accuracy: the share of targets that the largest output misses.
+
+    Args:
+        outputs: one score a class, of shape (samples, classes, ...).
+        targets: class numbers, of shape (samples, ...).
+
+    Raises:
+        ValueError: if the shapes do not fit.
+
+    Example:
+        >>> error(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0])).item()
+        0.5
+    """
+    if outputs.ndim < 2 or outputs.shape[:1] + outputs.shape[2:] != targets.shape:
+        raise ValueError(
+            "accept_on='error' must be given scores of shape (samples, classes, ...) and class "
+            f"numbers of shape (samples, ...), got {tuple(outputs.shape)} and "
+            f"{tuple(targets.shape)}; pass a function of (outputs, targets) for anything else"
+        )
+    return (outputs.argmax(1) != targets).double().mean()
+
+
+def _check_gradients(owner: str, base: Optimizer) -> None:
+    """Check that there is a gradient and that it can be undone.
+
+    Raises:
+        TypeError: if a gradient is sparse.
+        ValueError: if no parameter has one.
+    """
+    has_one = False
+    for p in parameters_of(base):
+        if p.grad is None:
+            continue
+        has_one = True
+        if p.grad.layout != torch.strided:
+            raise TypeError(
+                f"{owner}.step: gradients must be dense, got a sparse one; build the embedding "
+                "with sparse=False"
+            )
+    if not has_one:
+        raise ValueError(
+            f"{owner}.step: at least one parameter must have a gradient, got none; call "
+            "loss.backward() first, or pass a closure"
         )

@@ -10,21 +10,19 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
-from torch.optim import Optimizer
+from torch import Tensor
 
 from annealtune.annealing.race import can_be_summed, paired_difference
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.evaluation.guards import is_out_of_reach
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.parameters import weights_are_finite
-from annealtune.optim.part import Part, way_back_of
+from annealtune.optim.run_state import is_out_of_reach
 
 # The loss is read once in this many steps.
 EVERY = 8
@@ -68,6 +66,9 @@ class LossWatch:
         sign: -1 where the loss is maximized.
         measures: whether the loss measures progress; else it may rise as it likes.
 
+    Attributes:
+        steps: since it was read.
+
     Example:
         >>> watch = LossWatch()
         >>> for loss in (2.0, 2.5, 1.5, 2.0, 2.0, 2.5, 1.5, 2.0):
@@ -84,7 +85,7 @@ class LossWatch:
     def start_again(self) -> None:
         """Forget the losses seen so far."""
         self._unread: list[Tensor] = []
-        self._steps = 0
+        self.steps = 0
         self._start: float | None = None
         self._lowest = math.inf
         self._deviation = 0.0
@@ -92,16 +93,11 @@ class LossWatch:
     def see(self, losses: list[Tensor]) -> None:
         """Take in the losses of one step, unread."""
         self._unread += losses
-        self._steps += 1
-
-    @property
-    def is_due(self) -> bool:
-        """Whether it is time to read them."""
-        return self._steps >= EVERY
+        self.steps += 1
 
     def look(self) -> Look | None:
         """Read the losses and judge them; None if there was none."""
-        unread, self._unread, self._steps = self._unread, [], 0
+        unread, self._unread, self.steps = self._unread, [], 0
         if not unread:
             return None
         # Those of a checkpoint may lie elsewhere; half precision is read in single.
@@ -141,7 +137,7 @@ class LossWatch:
         """Return everything; reading the unread losses is left to whoever loads it."""
         return {
             "unread": [loss.clone() for loss in self._unread],
-            "steps": self._steps,
+            "steps": self.steps,
             "start": self._start,
             "lowest": self._lowest,
             "deviation": self._deviation,
@@ -150,7 +146,7 @@ class LossWatch:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         self._unread = list(state["unread"])
-        self._steps = state["steps"]
+        self.steps = state["steps"]
         self._start = state["start"]
         self._lowest = state["lowest"]
         self._deviation = state["deviation"]
@@ -167,8 +163,7 @@ class LossGuard(Part):
     back, but the rate is not cut.
 
     Args:
-        base: the optimizer that makes the steps.
-        model: whose BatchNorm statistics are averaged too, if known.
+        context: the run.
         history: is told what happens.
         average: whether the weights are averaged, or the last sound ones kept as they are.
         sign: -1 where the loss is maximized.
@@ -178,12 +173,13 @@ class LossGuard(Part):
     Attributes:
         average: the average.
         cuts: how often the rate was cut.
+        doubt: losses here and at the average, where the run may have diverged: minibatches are
+            computed at the average too, for `weigh`.
     """
 
     def __init__(
         self,
-        base: Optimizer,
-        model: nn.Module | None,
+        context: Context,
         history: History,
         *,
         average: bool,
@@ -191,20 +187,19 @@ class LossGuard(Part):
         measures: bool = True,
         is_on: bool = True,
     ) -> None:
-        self._base = base
+        self._context = context
         self._history = history
         self._watch = LossWatch(sign, measures=measures and is_on)
         self._sign = sign
-        self._model = model
         self._is_on = is_on
-        self._given = [_options(group) for group in base.param_groups]  # at the start
+        self._given = [_options(group) for group in context.base.param_groups]  # at the start
         self._options: list[dict[str, Any]] = []  # of the groups, at the last sound look
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self.cuts = 0
         self._returns = 0
         self._sound = 0  # looks in a row
-        self._doubt: tuple[list[float], list[float]] | None = None  # losses here and at the average
-        self.average = WeightAverage("SelfTuner", base, model, latest=not average)
+        self.doubt: tuple[list[float], list[float]] | None = None
+        self.average = WeightAverage(context.owner, context.base, context.model, latest=not average)
 
     @property
     def pending(self) -> str:  # type: ignore[override]
@@ -216,18 +211,13 @@ class LossGuard(Part):
         """The part of the rate that is left."""
         return _CUT**self.cuts
 
-    @property
-    def doubts(self) -> bool:
-        """Whether minibatches are to be computed at the average too, for `weigh`."""
-        return self._doubt is not None
-
     def begin(self) -> None:
         """Take in the weights that the run goes on from.
 
         Raises:
             NonFiniteLossError: if they are none to go back to.
         """
-        if not weights_are_finite(self._base):
+        if not self._context.weights_are_finite():
             raise NonFiniteLossError(
                 "SelfTuner.step: the weights must be finite, got NaN or infinity in at least one "
                 "of them; look at how they are initialised or loaded"
@@ -249,7 +239,7 @@ class LossGuard(Part):
             NonFiniteLossError: if a loss is not finite and the run may not go back any more.
         """
         self._watch.see(losses)
-        if not self._watch.is_due:
+        if self._watch.steps < EVERY:
             return True
         look = self._watch.look()
         if look is None:
@@ -261,12 +251,12 @@ class LossGuard(Part):
             )
         else:
             self._history.add(step, rate, look.loss)
-        if (look is not None and math.isnan(look.loss)) or not weights_are_finite(self._base):
+        if (look is not None and math.isnan(look.loss)) or not self._context.weights_are_finite():
             self._go_back_from_nan(step, rate)
             return False
         if look is not None and look.is_high:
             return not self._has_diverged(look.loss, step, rate)
-        self._doubt = None
+        self.doubt = None
         self._sound += 1
         if self._keep(left):
             self._history.say(step, "the running statistics of BatchNorm broke: they begin anew")
@@ -278,26 +268,26 @@ class LossGuard(Part):
 
     def weigh(self, loss: float, at_average: float) -> None:
         """Take in the loss of one minibatch at the present weights and at the average."""
-        assert self._doubt is not None
+        assert self.doubt is not None
         if can_be_summed(loss) and can_be_summed(at_average):
-            self._doubt[0].append(self._sign * loss)
-            self._doubt[1].append(self._sign * at_average)
+            self.doubt[0].append(self._sign * loss)
+            self.doubt[1].append(self._sign * at_average)
 
     def end(self, step: int, rate: float) -> None:
         """Leave no broken weights behind at the last step of a plan: nobody looks after it."""
-        if not weights_are_finite(self._base):
+        if not self._context.weights_are_finite():
             self._go_back_from_nan(step, rate)
-        elif not self.doubts:
+        elif self.doubt is None:
             self.average.add(0.0)  # the rate has decayed: these are the weights to keep
         self.average.heal()
 
     def _has_diverged(self, loss: float, step: int, rate: float) -> bool:
         """Tell, after a second look that is too high, whether the weights are to blame."""
-        if self._doubt is None:
-            self._doubt = ([], [])  # these weights are not taken for safe; wait for the evidence
+        if self.doubt is None:
+            self.doubt = ([], [])  # these weights are not taken for safe; wait for the evidence
             return False
-        here, there = self._doubt
-        self._doubt = None
+        here, there = self.doubt
+        self.doubt = None
         if len(here) > 1 and paired_difference(here, there).is_clear and self.cuts < _MOST_CUTS:
             self._go_back(loss, step, rate, is_cut=True)
             return True
@@ -321,12 +311,12 @@ class LossGuard(Part):
         self.cuts += is_cut
         self._returns += 1
         self._sound = 0
-        self._doubt = None
+        self.doubt = None
         self.average.put_all(self._buffers)
-        self._base.state.clear()
+        self._context.base.state.clear()
         # Some bases count their steps in the groups: what has moved since the last look starts
         # again. What somebody has set by hand stays.
-        triples = zip(self._base.param_groups, self._options, self._given, strict=False)
+        triples = zip(self._context.base.param_groups, self._options, self._given, strict=False)
         for group, seen, given in triples:
             for key, value in _options(group).items():
                 if key not in seen or not _are_same(value, seen[key]):
@@ -343,11 +333,11 @@ class LossGuard(Part):
         """Take in the present weights, buffers and options as sound ones."""
         was_healed = self.average.add(left)
         self._buffers = {name: buffer.clone() for name, buffer in self._live_buffers()}
-        self._options = [_options(group) for group in self._base.param_groups]
+        self._options = [_options(group) for group in self._context.base.param_groups]
         return was_healed
 
     def _live_buffers(self) -> list[tuple[str, Tensor]]:
-        named = () if self._model is None else self._model.named_buffers()
+        named = self._context.model.named_buffers()
         return [(name, buffer) for name, buffer in named if not is_out_of_reach(buffer)]
 
     def state_dict(self) -> dict[str, Any]:
@@ -357,31 +347,25 @@ class LossGuard(Part):
             "cuts": self.cuts,
             "returns": self._returns,
             "sound": self._sound,
-            "doubt": None if self._doubt is None else [list(losses) for losses in self._doubt],
+            "doubt": None if self.doubt is None else [list(losses) for losses in self.doubt],
             "options": copy.deepcopy(self._options),
             **self.average.state_dict(),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
         return {"guard": guard}
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse the state of another model."""
-        self.average.check(state["guard"])
-
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         state = state["guard"]
+        self._watch, self.average = copy.copy(self._watch), copy.copy(self.average)
+        self.average.pending = ""  # if it was shown, that is over
         self._watch.load_state_dict(state["watch"])
         self.cuts, self._returns, self._sound = state["cuts"], state["returns"], state["sound"]
         doubt = state["doubt"]
-        self._doubt = None if doubt is None else (list(doubt[0]), list(doubt[1]))
+        self.doubt = None if doubt is None else (list(doubt[0]), list(doubt[1]))
         self._options = copy.deepcopy(state["options"])
         self.average.load_state_dict(state)
         self._buffers = dict(state["buffers"])
-
-    def way_back(self) -> Callable[[], None]:
-        """Return a function that makes it what it is now, watch and average too."""
-        return way_back_of(self, self._watch, self.average)
 
 
 def _are_same(one: Any, other: Any) -> bool:

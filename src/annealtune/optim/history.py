@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from annealtune.optim.part import Part
+from annealtune.optim.context import Part
 from annealtune.optim.ranks import Ranks
 
 _MOST_POINTS = 1024
 _MOST_EVENTS = 256
-# Whose frames lie between a warning and the line that it is for.
-_INSIDE = ("annealtune", "torch")
 
 
 class Point(NamedTuple):
@@ -29,6 +25,7 @@ class Event(NamedTuple):
 
     step: int
     text: str
+    is_race: bool = False  # the end of one, of which `SelfTuner.races` tells more
 
 
 class History(Part):
@@ -43,12 +40,14 @@ class History(Part):
     Attributes:
         points: in the order of their steps.
         events: in the order of their steps.
+        unsaid: the warnings that the step under way is to give at its end.
     """
 
     def __init__(self, ranks: Ranks | None = None) -> None:
         self._ranks = ranks
         self.points: list[Point] = []
         self.events: list[Event] = []
+        self.unsaid: list[str] = []
         self._stride = 1
         self._seen = 0
         self._said: set[str] = set()
@@ -62,19 +61,19 @@ class History(Part):
             self.points = self.points[::2]
             self._stride *= 2
 
-    def note(self, step: int, text: str) -> None:
+    def note(self, step: int, text: str, *, is_race: bool = False) -> None:
         """Add an event."""
-        self.events = [*self.events, Event(step, text)][-_MOST_EVENTS:]
+        self.events = [*self.events, Event(step, text, is_race)][-_MOST_EVENTS:]
 
     def say(self, step: int, text: str, *, once: str | None = None) -> None:
-        """Warn, and add an event; what has a name is said once."""
+        """Add an event of which the user is to be warned; what has a name is said once."""
         if once is not None:
             if once in self._said:
                 return
             self._said.add(once)
         self.note(step, text)
         if self._ranks is None or self._ranks.is_first:
-            warnings.warn(f"SelfTuner: {text}", stacklevel=distance())
+            self.unsaid.append(f"SelfTuner: {text}")
 
     def __repr__(self) -> str:
         return f"History({len(self.points)} points, {len(self.events)} events)"
@@ -98,13 +97,3 @@ class History(Part):
         self._stride = state["stride"]
         self._seen = state["seen"]
         self._said = set(state["said"])
-
-
-def distance() -> int:
-    """Return how many frames the user's code is away from the caller of this function."""
-    frame, distance = sys._getframe(1), 1
-    while frame.f_back is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] not in _INSIDE:
-            break
-        frame, distance = frame.f_back, distance + 1
-    return distance

@@ -14,15 +14,23 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from annealtune.optim import trained_weights
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.evaluation import guards
-from annealtune.optim.evaluation.probe import unchanged
-from annealtune.optim.history import distance
-from annealtune.optim.parameters import gathered, modules_of, parameters_of
-from annealtune.optim.part import Part
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Part, StateError
+from annealtune.optim.parameters import gathered, parameters_of
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.trained_weights import PutAside
+from annealtune.optim.run_state import (
+    Gradients,
+    Pairs,
+    PutAside,
+    are_equal,
+    check_named,
+    kept,
+    named_pairs,
+    named_tensors,
+    unchanged,
+    write,
+    write_all,
+)
 
 Score = Callable[[], Any]
 Which = Literal["average", "last"]
@@ -99,7 +107,7 @@ class Keeper(Part):
     Args:
         owner: whose errors they are.
         base: whose weights are kept, if there is one.
-        model: whose weights and buffers are kept, if known.
+        model: whose weights and buffers are kept.
         ranks: the processes that train it: they decide by the mean of their scores.
 
     Attributes:
@@ -123,7 +131,7 @@ class Keeper(Part):
         self,
         owner: str,
         base: Optimizer | None,
-        model: nn.Module | None,
+        model: nn.Module,
         ranks: Ranks | None = None,
     ) -> None:
         self._owner = owner
@@ -222,11 +230,11 @@ class Keeper(Part):
 
     def load(self, average: WeightAverage | None = None) -> None:
         """Give the model what is kept, or else the average, if any, for good, all or nothing."""
-        trained_weights.write_all(self._pairs(average), modules_of(self._model))
+        write_all(self._pairs(average), self._model)
 
-    def _pairs(self, average: WeightAverage | None) -> trained_weights.Pairs:
+    def _pairs(self, average: WeightAverage | None) -> Pairs:
         if self.has_weights:
-            return trained_weights.pairs(self._base, self._model, self._kept)
+            return named_pairs(self._base, self._model, self._kept)
         return [] if average is None else average.pairs()
 
     @torch.no_grad()
@@ -238,10 +246,10 @@ class Keeper(Part):
             TypeError: if it did not return numbers.
         """
         copies = self._copies()
-        modules = modules_of(self._model)
-        gradients = guards.Gradients(self._parameters())
+        modules = list(self._model.modules())
+        gradients = Gradients(self._parameters())
         try:
-            with guards.kept(gradients), unchanged((), modules):
+            with kept(gradients), unchanged((), modules):
                 gradients.put_aside()  # out of reach of a zero_grad
                 for module in modules:
                     module.training = False
@@ -260,17 +268,17 @@ class Keeper(Part):
 
     def _put_back(self, copies: Mapping[str, Tensor]) -> list[str]:
         """Put back weights that are not what they were; return their names."""
-        live = trained_weights.named_tensors(self._base, self._model)
+        live = named_tensors(self._base, self._model)
         own = set(map(id, self._parameters()))
         changed = [
             name
             for name, value in copies.items()
             if name in live and id(live[name]) in own
-            if not trained_weights.are_equal(live[name], value)
+            if not are_equal(live[name], value)
         ]
         if changed:
             written = [(live[name], copies[name]) for name in changed]
-            trained_weights.write(written, modules_of(self._model))
+            write(written, list(self._model.modules()))
         return changed
 
     def _add(self, found: _Scored, step: int, *, maximize: bool, broken: Sequence[_Scored]) -> None:
@@ -306,7 +314,7 @@ class Keeper(Part):
         warnings.warn(
             f"{self._owner}.validate: the score of the {found.weights} weights is not finite: they "
             "are not kept, nor are others with such a score",
-            stacklevel=distance(),
+            stacklevel=5,
         )
 
     def _check_direction(self, maximize: bool) -> None:
@@ -326,12 +334,11 @@ class Keeper(Part):
 
     def _parameters(self) -> list[Tensor]:
         own = [] if self._base is None else parameters_of(self._base)
-        others = () if self._model is None else self._model.parameters()
-        return [*own, *others]
+        return [*own, *self._model.parameters()]
 
     @torch.no_grad()
     def _copies(self) -> dict[str, Tensor]:
-        live = trained_weights.named_tensors(self._base, self._model)
+        live = named_tensors(self._base, self._model)
         return {name: t.detach().clone() for name, t in live.items()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -345,25 +352,25 @@ class Keeper(Part):
         }
         return {"keeper": keeper}
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Refuse a state that does not fit."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            StateError: if it does not fit.
+        """
         saved = state["keeper"]
         looks = [Look(*look) for look in saved["looks"]]
         is_turned, has_best = isinstance(saved["maximize"], bool), len(saved["best"]) > 0
         if is_turned != bool(looks) or has_best != bool(saved["weights"]):
-            raise ValueError(
+            raise StateError(
                 f"{self._owner}.load_state_dict: there must be a direction where there are looks, "
                 f"and weights where there is a best one, got maximize={saved['maximize']!r} with "
                 f"{len(looks)} looks and {len(saved['weights'])} tensors"
             )
         if has_best:
-            trained_weights.check(self._owner, self._base, self._model, saved["weights"])
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        saved = state["keeper"]
-        live = trained_weights.named_tensors(self._base, self._model)
-        self.looks = tuple(Look(*look) for look in saved["looks"])
+            check_named(self._owner, self._base, self._model, saved["weights"])
+        live = named_tensors(self._base, self._model)
+        self.looks = tuple(looks)
         self._maximize = saved["maximize"]
         self._best = saved["best"].double().tolist()
         self._then = float(saved["then"])

@@ -1,4 +1,4 @@
-"""The parameters of an optimizer and their gradients; the modules of a model."""
+"""The parameters of an optimizer and their gradients: found, and read with one wait."""
 
 from __future__ import annotations
 
@@ -30,11 +30,6 @@ def gathered(tensor: Tensor) -> Tensor:
     return full
 
 
-def modules_of(model: nn.Module | None) -> list[nn.Module]:
-    """Return a model with everything in it; nothing where there is none."""
-    return [] if model is None else list(model.modules())
-
-
 def gradients_of(optimizer: Optimizer) -> list[Tensor]:
     """Return the gradients of the parameters that have one."""
     return [p.grad for p in parameters_of(optimizer) if p.grad is not None]
@@ -50,17 +45,12 @@ def gradients_are_finite(optimizer: Optimizer) -> bool:
     return are_finite(map(_values, gradients_of(optimizer)))
 
 
-def weights_are_finite(optimizer: Optimizer) -> bool:
-    """Tell whether no weight that has a gradient is NaN or infinite: losses do not always show it.
-
-    A row of an embedding that this minibatch does not use, an infinity behind a tanh: the loss is
-    finite, and the net is broken all the same.
-    """
-    return are_finite(trained_of(optimizer))
-
-
 def trained_of(optimizer: Optimizer) -> list[Tensor]:
-    """Return the parameters that have a gradient."""
+    """Return the parameters that have a gradient.
+
+    Whether they are finite a loss does not always show: a row of an embedding that this minibatch
+    does not use, an infinity behind a tanh, and the net is broken all the same.
+    """
     found: list[Tensor] = []
     for p in parameters_of(optimizer):
         if p.grad is not None:
@@ -121,30 +111,6 @@ def read(*values: Tensor | float) -> list[float]:
         for place, number in zip(places, numbers, strict=True):
             found[place] = number
     return found
-
-
-def check_gradients(owner: str, optimizer: Optimizer) -> None:
-    """Check that there is a gradient and that it can be undone.
-
-    Raises:
-        TypeError: if a gradient is sparse.
-        ValueError: if no parameter has one.
-    """
-    has_one = False
-    for p in parameters_of(optimizer):
-        if p.grad is None:
-            continue
-        has_one = True
-        if p.grad.layout != torch.strided:
-            raise TypeError(
-                f"{owner}.step: gradients must be dense, got a sparse one; build the embedding "
-                "with sparse=False"
-            )
-    if not has_one:
-        raise ValueError(
-            f"{owner}.step: at least one parameter must have a gradient, got none; call "
-            "loss.backward() first, or pass a closure"
-        )
 
 
 def _values(gradient: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from annealtune.annealing.race_info import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.optim.history import History
 
 if TYPE_CHECKING:

@@ -1,13 +1,22 @@
-"""The processes that train one run together: they see the same numbers and decide alike."""
+"""The processes that train one run together: they see the same numbers and decide alike.
+
+`Ranks` exchanges what they compare. `Wrappers` knows DDP and FSDP2 in or around the model, and
+whether a backward exchanges gradients there.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import sys
+import weakref
 import zlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 
 from annealtune.errors import RanksError
@@ -17,6 +26,11 @@ from annealtune.optim.parameters import parameters_of
 _BETWEEN_COMPARISONS = 256
 # Where the marks of plain steps lie on a device, they are read once in this many.
 _BETWEEN_READINGS = 8
+# What DDP remembers between forwards: whether a backward exchanges gradients, whether the next
+# forward is given the buffers of the first rank.
+_OF_DDP = ("require_backward_grad_sync", "require_forward_param_sync")
+# What FSDP2 remembers for each group of parameters.
+_OF_FSDP = ("reduce_grads", "all_reduce_grads")
 
 
 class Ranks:
@@ -31,8 +45,6 @@ class Ranks:
         base: whose weights are the same on all ranks, or sharded over them.
         group: the process group; by default that of all processes. One of this process alone makes
             it independent of the others.
-        argument: the argument that the group comes from.
-        alone: whether this process decides alone, whoever else there is.
 
     Attributes:
         count: how many there are; 1 until the first step of several.
@@ -52,30 +64,24 @@ class Ranks:
         owner: str,
         base: Optimizer,
         group: distributed.ProcessGroup | None = None,
-        *,
-        argument: str = "process_group",
-        alone: bool = False,
     ) -> None:
         if group is not None and not isinstance(group, distributed.ProcessGroup):
             raise TypeError(
-                f"{owner}({argument}=...) must be a process group of torch.distributed, got "
+                f"{owner}(process_group=...) must be a process group of torch.distributed, got "
                 f"{group!r}; all processes together are torch.distributed.group.WORLD"
             )
         self._owner = owner
         self._base = base
         self._group = group
-        self._has_begun = alone
+        self._has_begun = False
         self.device = torch.device("cpu")
         self._unread: list[Tensor] = []  # marks of plain steps
         self._steps = 0
         self.count = 1
         self.rank = 0
 
-    def begin(self, *, alike: bool = True) -> None:
+    def begin(self) -> None:
         """Find out who takes part; torch.distributed may have been initialised since.
-
-        Args:
-            alike: whether all must have the same weights now.
 
         Raises:
             RanksError: if the ranks have different weights.
@@ -90,8 +96,7 @@ class Ranks:
         if distributed.get_backend(self._group) not in ("gloo", "mpi"):
             self.device = parameters_of(self._base)[0].device
         self.refuse_differences("models", *(tuple(p.shape) for p in parameters_of(self._base)))
-        if alike:
-            self.compare_weights()
+        self.compare_weights()
 
     @property
     def is_first(self) -> bool:
@@ -145,7 +150,7 @@ class Ranks:
             raise TypeError(
                 f"{self._owner}.step: with several processes every step must know its loss, for "
                 "they go back together where a run breaks, got none; wrap the function that "
-                "computes it by opt.record(fn), or give step(loss=loss)"
+                "computes it by opt.record(fn), or call step(closure)"
             )
         own = torch.stack([loss.reshape(()).to(self.device, torch.float64) for loss in losses])
         mark = torch.tensor(_mark(about), dtype=torch.float64, device=self.device)
@@ -250,3 +255,106 @@ def _named(ranks: list[int]) -> str:
 def _short(about: tuple[object, ...]) -> str:
     text = ", ".join(map(str, about))
     return text if len(text) <= 200 else text[:200] + " ..."
+
+
+def unwrapped(model: Any) -> Any:
+    """Return the module inside DDP: its names are those of a run in one process."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+class Wrappers:
+    """The DDP and FSDP2 modules that a forward of the model runs through.
+
+    DDP may be put around the model after the tuner is made: it is noticed in its first forward.
+
+    Attributes:
+        modules: what was found so far, weakly.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.modules: list[weakref.ref[nn.Module]] = []
+        for module in model.modules():
+            if isinstance(module, DistributedDataParallel) or _is_sharded(module):
+                self.modules.append(weakref.ref(module))
+
+    def notice(self, wrapper: nn.Module) -> None:
+        """Take in the DDP whose forward is under way."""
+        if all(known() is not wrapper for known in self.modules):
+            self.modules.append(weakref.ref(wrapper))
+
+    def present(self) -> Exchanges:
+        """Return what they do at the moment."""
+        live = (known() for known in self.modules)
+        return Exchanges([flag for module in live for flag in _flags_of(module)])
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"modules": []}  # a copy has wrappers of its own
+
+
+class Exchanges:
+    """Whether each wrapper exchanges gradients, as it is now; ``no_sync`` changes it."""
+
+    def __init__(self, holders: list[tuple[Any, str]]) -> None:
+        self._flags = [(holder, name, getattr(holder, name)) for holder, name in holders]
+
+    @property
+    def withhold(self) -> bool:
+        """Whether FSDP2 keeps gradients to itself meanwhile."""
+        return any(name == _OF_FSDP[0] and not flag for _, name, flag in self._flags)
+
+    def put_back(self) -> None:
+        """Make it what it was."""
+        for holder, name, flag in self._flags:
+            setattr(holder, name, flag)
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[None]:
+        """Exchange as it was then, meanwhile."""
+        now = Exchanges([(holder, name) for holder, name, _ in self._flags])
+        try:
+            self.put_back()
+            yield
+        finally:
+            now.put_back()
+
+
+def through(wrapper: DistributedDataParallel, compute: Callable[[], Any]) -> Any:
+    """Call a function as the forward of the module in DDP, so that its gradients are exchanged.
+
+    Some frameworks run their whole training step there.
+    """
+    module = wrapper.module
+    own = vars(module).get("forward")
+
+    def put_back() -> None:
+        vars(module).pop("forward", None)
+        if own is not None:
+            vars(module)["forward"] = own
+
+    def forward(*_: Any) -> Any:
+        put_back()  # what is computed may call it
+        return compute()
+
+    vars(module)["forward"] = forward
+    try:
+        return wrapper(None)  # DDP on a GPU wants an input to move
+    finally:
+        put_back()
+
+
+def _is_sharded(module: nn.Module) -> bool:
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FSDPModule)
+
+
+def _flags_of(module: Any) -> list[tuple[Any, str]]:
+    """Return where a wrapper keeps what it does, and under which names."""
+    if isinstance(module, DistributedDataParallel):
+        return [(module, name) for name in _OF_DDP]
+    if module is None:  # gone
+        return []
+    state = module._get_fsdp_state()
+    groups = getattr(state, "_fsdp_param_groups", None)
+    if groups is None:  # torch before 2.12
+        groups = [state._fsdp_param_group]
+    return [(group, name) for group in groups if group is not None for name in _OF_FSDP]

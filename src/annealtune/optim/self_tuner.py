@@ -1,15 +1,16 @@
-"""The optimizer that finds its learning rate by races: read `SelfTuner.step` first.
+"""The optimizer that finds its learning rate by races: Algorithm 3 (docs/method.md).
 
-One call of ``step`` is one minibatch of Algorithm 3 (docs/method.md). In a race every live arm, a
-copy of the run with its own setting, makes its own step on that minibatch; outside races the step
-is one of the base and nothing else.
+Read `SelfTuner.step` first. One call is one minibatch, and a run goes through three phases: it is
+`Waiting` for its first gradient; `Racing`, where every live arm, a copy of the run with its own
+setting, makes its own step; then `Holding` what has won, where a step is one of the base and
+nothing else.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +20,30 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting
-from annealtune.annealing.race_info import RaceInfo, rate_text
-from annealtune.optim.averaging import no_average
-from annealtune.optim.evaluation.guards import Gradients
-from annealtune.optim.evaluation.intake import Intake
-from annealtune.optim.evaluation.minibatch import Minibatch
-from annealtune.optim.evaluation.objectives import Objective
-from annealtune.optim.evaluation.random_state import RandomState
-from annealtune.optim.evaluation.wrappers import unwrapped
+from annealtune.annealing.neighborhood import restored
+from annealtune.annealing.race import RaceInfo, rate_text
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Context, Part
 from annealtune.optim.guard import LossGuard
-from annealtune.optim.held_setting import HeldSetting
 from annealtune.optim.history import History
-from annealtune.optim.options import checks
-from annealtune.optim.options.group_rates import GroupRates
-from annealtune.optim.options.race_plan import RacePlan
-from annealtune.optim.parameters import parameters_of
-from annealtune.optim.ranks import Ranks
-from annealtune.optim.trial.arms import Arms
-from annealtune.optim.trial.lanes import Lanes
-from annealtune.optim.trial.races import Races
+from annealtune.optim.minibatch import Intake, Minibatch, Objective
+from annealtune.optim.options import GroupRates, check_base, direction
+from annealtune.optim.parameters import gradients_are_finite, has_gradient
+from annealtune.optim.race import (
+    MOST_SPOILT,
+    Arms,
+    Plan,
+    Race,
+    Races,
+    broken_from_the_start,
+    rate_of,
+)
+from annealtune.optim.run_state import Gradients, RandomState
+from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
+
+# Steps without any gradient after which a word is due.
+_LONG_WAIT = 100
 
 
 class SelfTuner(OptimizerWrapper):
@@ -56,7 +61,7 @@ class SelfTuner(OptimizerWrapper):
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
             decides the ratios between its groups, also ``lr_scale``, and the incumbent of an H.
         model: the module that is trained. Its buffers (the statistics of BatchNorm) belong to each
-            arm; without it all arms share them.
+            arm.
         total_steps: planned number of calls of `step`, those of a race included.
         around: the rate in the middle of the first race. By default 3e-3 for Adam and its kin,
             other constants for Adagrad and Adadelta, else the rate whose steps change the weights
@@ -75,13 +80,9 @@ class SelfTuner(OptimizerWrapper):
         offload: whether arms that are not in the model wait in host memory.
         process_group: of the processes that train this model together, by default all of
             torch.distributed: they compare the means of their losses and decide alike.
-        arms_on: a group of processes to run the arms of a race side by side, such as
-            ``torch.distributed.group.WORLD``: each runs this program on the same minibatches, a
-            race takes no longer than the steps of one arm, and all go on with the winner. After the
-            races (`is_racing`) all but one may leave.
 
     Raises:
-        TypeError: if the base is no optimizer or needs a closure.
+        TypeError: if the base is no optimizer or needs a closure, or no model is given.
         ValueError: if an argument breaks its rule.
         RanksError: in a step, if processes differ in weights, seeds or decisions.
 
@@ -89,7 +90,7 @@ class SelfTuner(OptimizerWrapper):
         >>> model = nn.Linear(2, 1)
         >>> x = torch.randn(64, 2)
         >>> y = x.sum(1, keepdim=True)
-        >>> opt = SelfTuner(torch.optim.AdamW(model.parameters()), model=model, total_steps=300)
+        >>> opt = SelfTuner(torch.optim.AdamW(model.parameters()), model, total_steps=300)
         >>> compute_loss = opt.record(lambda x, y: nn.functional.mse_loss(model(x), y))
         >>> for _ in range(300):
         ...     _ = compute_loss(x, y).backward()
@@ -119,60 +120,26 @@ class SelfTuner(OptimizerWrapper):
         average: bool = True,
         offload: bool = False,
         process_group: ProcessGroup | None = None,
-        arms_on: ProcessGroup | None = None,
     ) -> None:
-        checks.check_base("SelfTuner", base, may_maximize=True)
-        # Processes that share the arms of a race all have the whole minibatch.
-        alone = arms_on is not None and process_group is None
-        ranks = Ranks("SelfTuner", base, process_group, alone=alone)
-        intake = Intake("SelfTuner", base, model, ranks, buffers=True)
-        self.model = model = unwrapped(model)
-        plan = RacePlan.checked(base, total_steps, around, neighborhood, objective, offload, warmup)
+        check_base("SelfTuner", base, may_maximize=True)
+        context = Context("SelfTuner", base, model, process_group)
+        plan = Plan.checked(base, total_steps, around, neighborhood, objective, offload, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
-        lanes = Lanes(base, model, arms_on)
-        self.history = History(lanes.ranks if alone else ranks)
-        self._rates = GroupRates("SelfTuner", base)
-        self._rates.refuse_others()
-        # What the races have chosen.
-        self._held = HeldSetting(self._rates, self.total_steps, plan.warm_up)
-        self._races = Races(base, model, self._rates, self.history, plan, ranks, lanes)
-        self._guard = LossGuard(
-            base,
-            model,
-            self.history,
-            average=average,
-            sign=plan.sign,
-            measures=objective is None,
-            is_on=guard,
-        )
-        self._average = self._guard.average if average else None
-        parts = (self._held, self._rates, self._races, self._guard, self.history)
-        super().__init__(base, intake, ranks, *parts)
+        self._run = Run(context, plan, average=average, is_guarded=guard)
+        super().__init__(context, self._run.intake, *self._run.parts())
 
     @torch.no_grad()
-    def step(
-        self,
-        closure: Callable[[], Any] | None = None,
-        *,
-        loss: Tensor | float | None = None,
-        probe: Callable[[], Any] | None = None,
-        rng_state: Tensor | None = None,
-    ) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Make one step on one minibatch, with every arm where a race is on; return its loss.
 
         Either ``step()`` after the backward of a function that `record` has wrapped; or
         ``step(closure)``, where the closure returns the loss and may call ``zero_grad`` and
-        ``backward`` itself; or, with the gradient in place, ``step(loss=loss, probe=fn)``, where
-        ``fn`` computes the loss on the same minibatch again. Outside races nothing is computed
-        again, and a gradient that is in place is enough.
+        ``backward`` itself. Outside races nothing is computed again, and a gradient that is in
+        place is enough.
 
         Args:
             closure: computes the loss.
-            loss: the loss, where there is no closure.
-            probe: computes the loss again, where there is no closure.
-            rng_state: ``torch.get_rng_state()`` before the forward of ``loss``, to repeat its
-                dropout where the tuner was given no model.
 
         Raises:
             NonFiniteLossError: if the loss is not finite and nothing is left to be tried.
@@ -180,28 +147,26 @@ class SelfTuner(OptimizerWrapper):
             TypeError, ValueError: if nothing tells how to compute the loss again in a race, or
                 somebody else writes the rate.
         """
-        if closure is None and loss is None and self._is_asked_to_initialise():
+        if closure is None and self._is_asked_to_initialise():
             return self.base.step()
-        self._check_undisturbed()
-        is_known = closure is not None or (loss is None and self.records)
-        weighs = self._guard.doubts and is_known  # whether the run has diverged
-        again = weighs or (self.is_racing and not self._races.are_over)
-        minibatch = self._intake.take(closure, loss, probe, rng_state, again=again)
-        before = self._intake.buffers  # of the model, before the forward
-        with self._intake.paused():
+        self._refuse_pending("step")
+        run = self._run
+        run.check_undisturbed()
+        again = run.phase.repeats(run, is_known=closure is not None or run.intake.records)
+        minibatch = run.intake.take(closure, again=again)
+        try:
+            run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
-            if self.is_racing and self._races.race is None:
-                centre = self._races.begin(self.steps, before)  # None if there is a race
-                self._hold(centre, self.steps)
-            if self._races.race is not None:
-                chosen = self._races.step(minibatch, self.steps, before)  # of every live arm
-                self._hold(chosen, self.steps + 1)
-            elif not self.is_racing:
-                if weighs:
-                    self._weigh(minibatch)
-                self._plain_step(losses)
-        self._held.steps += 1
-        self._rates.claim()
+            if isinstance(run.phase, Waiting):
+                run.go_on(run.phase.begun(run))  # the first race, once there is a gradient
+            run.go_on(run.phase.step(run, minibatch, losses))
+        finally:
+            run.intake.paused = False
+        run.steps += 1
+        run.rates.claim()
+        while run.history.unsaid:
+            # Past torch's two wrappers of step, to the line of the loop.
+            warnings.warn(run.history.unsaid.pop(0), stacklevel=4)
         return minibatch.returned
 
     def before_step(self, function: Callable[[], Any]) -> Any:
@@ -227,7 +192,7 @@ class SelfTuner(OptimizerWrapper):
         Returns:
             A handle whose ``remove()`` ends it.
         """
-        return self._intake.recorder.register_after_replay(function)
+        return self._intake.register_after_replay(function)
 
     @property
     def lr(self) -> float:
@@ -235,43 +200,45 @@ class SelfTuner(OptimizerWrapper):
 
         In a race, that of the arm which leads; 0 before the first gradient.
         """
-        return self._races.rate if self.is_racing else self._held.rate(self._guard.share)
+        return self._run.phase.rate(self._run)
 
     @property
     def steps(self) -> int:
         """Calls of `step` so far."""
-        return self._held.steps
+        return self._run.steps
 
     @property
     def races(self) -> tuple[RaceInfo, ...]:
         """The races that are over: their arms and scores, who won and why."""
-        return tuple(self._races.infos)
+        return tuple(self._run.races.infos)
+
+    @property
+    def history(self) -> History:
+        """Rates and losses over time, and the events between them."""
+        return self._run.history
 
     @property
     def extra_steps(self) -> int:
         """How many steps the arms of all races made besides one a call."""
-        return self._races.extra_steps
+        return self._run.races.extra_steps(self._race)
 
     @property
     def is_racing(self) -> bool:
         """Whether a race is on, or still to come."""
-        return self._held.setting is None
+        return not isinstance(self._run.phase, Holding)
+
+    @property
+    def _race(self) -> Race | None:
+        phase = self._run.phase
+        return phase.race if isinstance(phase, Racing) else None
 
     @property
     def _arms(self) -> Arms | None:
-        return None if self._races.race is None else self._races.race.arms
+        return None if self._race is None else self._race.arms
 
-    def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its last weights for as long as the context lasts.
-
-        During a race that is the arm which leads, as it is. From a loader of minibatches, or of
-        tuples that begin with them, the statistics of BatchNorm are computed anew; without one
-        their averages are taken. Without an average it is a RuntimeError.
-        """
-        self._refuse_pending("averaged")
-        if self._average is None:
-            raise no_average("SelfTuner")
-        return self._average.swapped_in(loader)
+    @property
+    def _average(self) -> WeightAverage | None:  # type: ignore[override]
+        return self._run.guard.average if self.averages else None
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: the rate, the races, what they cost."""
@@ -286,8 +253,7 @@ class SelfTuner(OptimizerWrapper):
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
         state = f"step {self.steps}{planned}, rate {rate_text(self.lr)}"
         state += f", {self.extra_steps} extra steps"
-        events = (e for e in self.history.events if not e.text.startswith("race "))
-        told = (f"step {event.step}: {event.text}" for event in events)
+        told = (f"step {e.step}: {e.text}" for e in self.history.events if not e.is_race)
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
@@ -302,81 +268,18 @@ class SelfTuner(OptimizerWrapper):
         """
         from annealtune.optim.plot import plot_run
 
-        sign = checks.direction("SelfTuner", self.base)
+        sign = direction("SelfTuner", self.base)
         return plot_run(path, self.history, self.races, sign=sign)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add a group to the base; its rate keeps its ratio to those of the other groups."""
+        """Add a group to the base, at its ratio to the others; every arm has it as it is now."""
         super().add_param_group(param_group)
-        checks.direction("SelfTuner", self.base)
-        self._rates.multiples()
-        if self._races.race is not None:
-            self._races.race.arms.include(self.base.param_groups[-1])
-        if not self.is_racing:
-            self._held.write(self._held.setting, self._guard.share)
-
-    def __repr__(self) -> str:
-        length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
-        now = "racing" if self.is_racing else f"rate {self.lr:.3g}"
-        return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
-
-    def _hold(self, setting: Setting | None, first: int) -> None:
-        """Make every step from this one on one of the base, once the races have chosen."""
-        if setting is not None:
-            self._held.began = first
-            self._held.write(setting, self._guard.share)
-            self._intake.end_replays()
-            self._guard.begin()
-            self._held.setting = setting  # last: an interrupt before it has all of it done again
-
-    def _plain_step(self, losses: list[Tensor]) -> None:
-        rate = self.lr
-        if self._ranks.count > 1:
-            losses = self._ranks.mean_loss(losses, self.steps, rate)
-            self._ranks.note_step()
-        doubted, cuts = self._guard.doubts, self._guard.cuts
-        if self._guard.is_sound(losses, self.steps, rate, self._held.share_left):
-            self._rates.write(rate)
-            self.base.step()
-            if self._held.steps + 1 == self.total_steps:
-                self._guard.end(self.steps, rate)
-        else:
-            self._held.write(self._held.setting, self._guard.share)
-        if self._guard.cuts > cuts:
-            self._races.note_cut(self._guard.share)
-        if self._guard.doubts and not doubted:
-            self._intake.begin_replays()
-        elif doubted and not self._guard.doubts:
-            self._intake.end_replays()
-
-    def _weigh(self, minibatch: Minibatch) -> None:
-        """Compute the minibatch at the averaged weights too; gradient and random state stay."""
-        after = RandomState.capture()
-        gradients = Gradients(parameters_of(self.base))
-        gradients.put_aside()
-        try:
-            with self._guard.at_safe_weights():
-                safe = float(minibatch.again())
-        finally:
-            gradients.put_back()
-            after.restore()
-        here = float(minibatch.compared())
-        means = self._ranks.means([here, safe], "guard", self.steps)
-        self._guard.weigh(*means)
-
-    def _check_undisturbed(self) -> None:
-        """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
-        self._refuse_pending("step")
-        self._rates.refuse_others()
-        if self._races.race is not None:
-            self._races.race.arms.refuse_others()
-        if self._held.steps == self.total_steps:
-            self.history.say(
-                self.steps,
-                f"{self.total_steps} steps were planned and more are made: the rate stays where "
-                "the plan ended; give the true total_steps=..., or none",
-            )
-        self._rates.release()  # an interrupted step leaves rates that are ours too
+        direction("SelfTuner", self.base)
+        self._run.rates.multiples()
+        if self._arms is not None:
+            self._arms.include(self.base.param_groups[-1])
+        if isinstance(self._run.phase, Holding):
+            self._run.phase.write(self._run)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load everything, or nothing; a race that was on goes on.
@@ -385,7 +288,287 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing or self._guard.doubts:
+        if self.is_racing or self._run.guard.doubt is not None:
             self._intake.begin_replays()
         else:
             self._intake.end_replays()
+
+    def __repr__(self) -> str:
+        length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
+        now = "racing" if self.is_racing else f"rate {self.lr:.3g}"
+        return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
+
+
+class Run(Part):
+    """What the phases of a run share, and the phase that it is in.
+
+    Args:
+        context: base, model and processes.
+        plan: the arguments that its races depend on.
+        average: whether the weights are averaged.
+        is_guarded: whether a run that diverges is put back.
+
+    Attributes:
+        steps: calls of ``step`` so far.
+        phase: `Waiting`, `Racing` or `Holding`.
+    """
+
+    def __init__(self, context: Context, plan: Plan, *, average: bool, is_guarded: bool) -> None:
+        self.context = context
+        self.plan = plan
+        self.intake = Intake(context, notes_buffers=True)
+        self.history = History(context.ranks)
+        self.rates = GroupRates("SelfTuner", context.base)
+        self.rates.refuse_others()
+        self.races = Races(context, self.rates, self.history, plan)
+        self.guard = LossGuard(
+            context,
+            self.history,
+            average=average,
+            sign=plan.sign,
+            measures=plan.objective is None,
+            is_on=is_guarded,
+        )
+        self.steps = 0
+        self.phase: Waiting | Racing | Holding = Waiting()
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return everything that has a state of its own."""
+        return self.rates, self.races, self.guard, self.history, self
+
+    def go_on(self, phase: Waiting | Racing | Holding) -> None:
+        """Be in a phase from here on."""
+        if phase is not self.phase:
+            self.phase = phase
+            if isinstance(phase, Holding):
+                phase.enter(self)
+
+    def check_undisturbed(self) -> None:
+        """Refuse whoever else writes the rate, or the weights during a race; warn past the end."""
+        self.rates.refuse_others()
+        if isinstance(self.phase, Racing):
+            self.phase.race.arms.refuse_others()
+        if self.steps == self.plan.total_steps:
+            self.history.say(
+                self.steps,
+                f"step() was called more than total_steps={self.plan.total_steps} times: the rate "
+                "stays where the plan ended; give the true total_steps=..., or none",
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of steps, and the phase."""
+        phase = {"name": type(self.phase).__name__, **self.phase.state_dict()}
+        return {"run": {"steps": self.steps, "phase": phase}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.steps = state["run"]["steps"]
+        saved = state["run"]["phase"]
+        kind = {kind.__name__: kind for kind in (Waiting, Racing, Holding)}[saved["name"]]
+        self.phase = kind.loaded(self, saved)
+
+
+class Waiting:
+    """Before the first gradient: a net may get none at first, or a broken one."""
+
+    def __init__(self) -> None:
+        self._waited = 0
+        self._spoilt = 0  # minibatches in a row whose gradient was not finite
+
+    def repeats(self, run: Run, *, is_known: bool) -> bool:
+        """Tell whether a minibatch is computed again."""
+        return True
+
+    def rate(self, run: Run) -> float:
+        """Return the rate of the next step: none."""
+        return 0.0
+
+    def begun(self, run: Run) -> Waiting | Racing | Holding:
+        """Start the first race as soon as there is a gradient that a centre can be found by.
+
+        A run that is too short for a race holds the centre.
+
+        Raises:
+            NonFiniteLossError: if several gradients in a row are not finite.
+        """
+        base, before = run.context.base, run.intake.buffers  # before the forward
+        if not has_gradient(base):
+            self._waited += 1
+            if self._waited == _LONG_WAIT:
+                text = f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
+                run.history.say(run.steps, text)
+            return self
+        self._spoilt = 0 if gradients_are_finite(base) else self._spoilt + 1
+        if self._spoilt:
+            if before is not None:
+                before.put_back()
+            if self._spoilt >= MOST_SPOILT:
+                raise broken_from_the_start(self._spoilt)
+            return self
+        race = run.races.first(run.steps, before)
+        if race is not None:
+            return Racing(race)
+        centre = run.races.centre
+        run.history.say(
+            run.steps,
+            f"{run.plan.total_steps} steps are too few for a race: the rate {centre:.3g} is held; "
+            "give around=... if you know a better one",
+        )
+        return Holding(Setting({"lr": centre}), run.steps, run.plan.warm_up)
+
+    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Waiting:
+        """Do nothing."""
+        return self
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return how long it has waited."""
+        return {"waited": self._waited, "spoilt": self._spoilt}
+
+    @classmethod
+    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Waiting:
+        """Return the phase that was saved."""
+        phase = cls()
+        phase._waited, phase._spoilt = state["waited"], state["spoilt"]
+        return phase
+
+
+class Racing:
+    """A race is on.
+
+    Args:
+        race: the one.
+    """
+
+    def __init__(self, race: Race) -> None:
+        self.race = race
+
+    def repeats(self, run: Run, *, is_known: bool) -> bool:
+        """Tell whether a minibatch is computed again: for every arm."""
+        return True
+
+    def rate(self, run: Run) -> float:
+        """Return the rate of the arm that leads."""
+        return self.race.rate
+
+    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Racing | Holding:
+        """Let every arm step; those that clearly lose are dropped; judge the rest at the end."""
+        self.race.step(minibatch, run.intake.buffers)
+        if not self.race.is_over:
+            return self
+        verdict = run.races.judge(self.race, run.steps)
+        if isinstance(verdict, Race):
+            return Racing(verdict)
+        return Holding(verdict, run.steps + 1, run.plan.warm_up)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the race."""
+        return {"race": self.race.state_dict()}
+
+    @classmethod
+    def loaded(cls, run: Run, state: Mapping[str, Any]) -> Racing:
+        """Return the phase that was saved."""
+        saved = state["race"]
+        settings = [restored(options) for options in saved["settings"]]
+        race = run.races.started(settings, saved["began"])
+        race.load_state_dict(saved)
+        return cls(race)
+
+
+class Holding:
+    """The races have chosen: plain steps of the base, at a rate that is warmed up, held, decayed.
+
+    Args:
+        setting: what they have chosen.
+        began: the first step that is made with it.
+        warm_up: steps over which its rate rises.
+        has_entered: whether the groups have it, and the guard knows the weights.
+    """
+
+    def __init__(
+        self, setting: Setting, began: int, warm_up: int, *, has_entered: bool = False
+    ) -> None:
+        self.setting = setting
+        self._rate = rate_of(setting)
+        self.began = began
+        self.warm_up = warm_up
+        self._has_entered = has_entered
+
+    def enter(self, run: Run) -> None:
+        """Write the setting, keep no minibatch alive, take in the weights; after an interrupt too.
+
+        Raises:
+            NonFiniteLossError: if the weights are not finite.
+        """
+        if not self._has_entered:
+            self.write(run)
+            run.intake.end_replays()
+            run.guard.begin()
+            self._has_entered = True
+
+    def repeats(self, run: Run, *, is_known: bool) -> bool:
+        """Tell whether a minibatch is computed again: where the run may have diverged."""
+        return run.guard.doubt is not None and is_known
+
+    def rate(self, run: Run) -> float:
+        """Return the rate of the next step, as far as the guard has left it."""
+        total, began = run.plan.total_steps, self.began
+        share = share_of_rate(run.steps, total, warm_up=self.warm_up, began=began)
+        return self._rate * run.guard.share * share
+
+    def write(self, run: Run) -> None:
+        """Write all of the setting into every group, at the present rate."""
+        run.rates.apply({**self.setting, "lr": self.rate(run)})
+
+    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Holding:
+        """Make one step of the base, unless the guard has to bring the run back."""
+        guard, ranks, intake = run.guard, run.context.ranks, run.intake
+        doubted, cuts = guard.doubt is not None, guard.cuts
+        if not self._has_entered:  # the step before was interrupted
+            self.enter(run)
+        if doubted and minibatch.is_repeatable:
+            self._weigh(run, minibatch)
+        rate, left = self.rate(run), share_left(run.steps, run.plan.total_steps)
+        if ranks.count > 1:
+            losses = ranks.mean_loss(losses, run.steps, rate)
+            ranks.note_step()
+        if guard.is_sound(losses, run.steps, rate, left):
+            run.rates.write(rate)
+            run.context.base.step()
+            if run.steps + 1 == run.plan.total_steps:
+                guard.end(run.steps, rate)
+        else:
+            self.write(run)
+        if guard.cuts > cuts:
+            run.races.note_cut(self._rate * guard.share)
+        if doubted and guard.doubt is None:
+            intake.end_replays()
+        elif guard.doubt is not None and not doubted:
+            intake.begin_replays()
+        return self
+
+    def _weigh(self, run: Run, minibatch: Minibatch) -> None:
+        """Compute the minibatch at the averaged weights too; gradient and random state stay."""
+        after = RandomState.capture()
+        gradients = Gradients(run.context.parameters)
+        gradients.put_aside()
+        try:
+            with run.guard.at_safe_weights():
+                safe = float(minibatch.again())
+        finally:
+            gradients.put_back()
+            after.restore()
+        here = float(minibatch.compared())
+        run.guard.weigh(*run.context.ranks.means([here, safe], "guard", run.steps))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the setting and its schedule."""
+        return {
+            "setting": dict(self.setting),
+            "schedule": [self.began, self.warm_up],
+            "entered": self._has_entered,
+        }
+
+    @classmethod
+    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Holding:
+        """Return the phase that was saved."""
+        return cls(restored(state["setting"]), *state["schedule"], has_entered=state["entered"])

@@ -10,12 +10,9 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
 from annealtune.annealing import PAPER_RATES, Schedule, Strategy, grid
-from annealtune.optim.embedded import EmbeddedTuner
-from annealtune.optim.evaluation.objectives import AcceptOn
-from annealtune.optim.options.checks import as_neighborhood
-from annealtune.optim.options.controls import Choices, Scales
-from annealtune.optim.options.loop_options import LoopOption
-from annealtune.optim.options.presets import Preset, preset_temperature
+from annealtune.optim.annealing_state import Preset, preset_temperature
+from annealtune.optim.embedded import AcceptOn, EmbeddedTuner
+from annealtune.optim.options import Choices, as_neighborhood
 
 PAPER_COOLING_FACTOR = 0.8
 # The authors' program does not let its temperature fall below this, in its own unit of loss.
@@ -36,19 +33,16 @@ class SGDSA(EmbeddedTuner):
 
     Args:
         model_or_params: the module, or parameters or parameter groups as torch.optim takes them.
-        model: the module, where parameters or groups are given.
+        model: the module, needed where parameters or groups are given.
         neighborhood: H, as in `EmbeddedTuner`; by default the paper's 14 rates from 0.9 to 0.05.
         preset: ``"paper-text"``, ``"paper-code"`` or None.
         temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
             loss, and keeps its cooling.
         strategy: another metaheuristic instead of simulated annealing: its name or an object.
         accept_on: what moves are judged by, as in `EmbeddedTuner`.
-        loop: options of the training loop that H may set, as in `EmbeddedTuner`.
-        group_scales: factors for named groups, as in `EmbeddedTuner`.
         epochs: planned number of epochs, for the default schedule.
         total_steps: planned number of steps, for the default schedule.
         batch_size: size of a minibatch, needed by ``"paper-code"`` and read by nothing else.
-        buffers: tensors to put back after an evaluation, where no module is given.
         average: as in `EmbeddedTuner`.
         seed: of the tuner's own generator.
         process_group: as in `EmbeddedTuner`.
@@ -78,12 +72,9 @@ class SGDSA(EmbeddedTuner):
         temperature: float | Schedule | None = None,
         strategy: Strategy | str | None = None,
         accept_on: AcceptOn = "loss",
-        loop: Mapping[str, LoopOption] | None = None,
-        group_scales: Scales | None = None,
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
-        buffers: Iterable[Tensor] = (),
         average: bool = False,
         seed: int = 0,
         process_group: ProcessGroup | None = None,
@@ -106,14 +97,11 @@ class SGDSA(EmbeddedTuner):
             )
         super().__init__(
             base,
-            model=model,
-            buffers=buffers,
+            model,
             neighborhood=neighborhood,
             temperature=temperature,
             strategy=strategy,
             accept_on=accept_on,
-            loop=loop,
-            group_scales=group_scales,
             epochs=epochs,
             total_steps=total_steps,
             average=average,

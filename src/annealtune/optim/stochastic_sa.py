@@ -8,25 +8,24 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
 from annealtune.annealing.arguments import number
-from annealtune.optim.annealing_state import AnnealingState, choose_strategy
-from annealtune.optim.evaluation.intake import Intake
-from annealtune.optim.evaluation.minibatch import RecordedMinibatch, scalar
-from annealtune.optim.evaluation.probe import Probe
-from annealtune.optim.evaluation.random_state import RandomState
-from annealtune.optim.evaluation.wrappers import unwrapped
-from annealtune.optim.options.presets import Preset, preset_temperature
+from annealtune.optim.annealing_state import (
+    AnnealedOptimizer,
+    AnnealingState,
+    Preset,
+    choose_strategy,
+    preset_temperature,
+)
+from annealtune.optim.context import Context, Part
+from annealtune.optim.minibatch import Intake, Probe, RecordedMinibatch, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
-from annealtune.optim.part import Part
-from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import Moves, StepInfo
-from annealtune.optim.trial.snapshot import Snapshot
-from annealtune.optim.wrapper import OptimizerWrapper
+from annealtune.optim.run_state import RandomState, Snapshot
+from annealtune.optim.step_info import StepInfo
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
@@ -61,7 +60,7 @@ class Shrinking:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
 
 
-class StochasticSA(OptimizerWrapper):
+class StochasticSA(AnnealedOptimizer):
     r"""Derivative-free training by simulated annealing (the paper's SSA).
 
     Every step draws a standard normal direction D, tries :math:`w' = w - \epsilon D` and
@@ -73,6 +72,7 @@ class StochasticSA(OptimizerWrapper):
     Args:
         model_or_params: the module, or parameters or parameter groups (a group may have a
             ``radius`` of its own).
+        model: the module, needed where parameters or groups are given.
         radius: epsilon; a number is constant, `Shrinking` adapts it; by default 0.01.
         preset: ``"paper-text"`` (constant radius 0.01, T0 = 1, alpha = 0.97 per epoch),
             ``"paper-code"`` (the temperature times ``batch_size``, evaluations in evaluation mode,
@@ -84,7 +84,6 @@ class StochasticSA(OptimizerWrapper):
         batch_size: size of a minibatch, needed by ``"paper-code"``.
         scaling: ``"none"`` moves all weights by the same radius, ``"rms"`` each tensor in
             proportion to the root mean square of its weights (at least 0.001).
-        buffers: tensors to put back after an evaluation, where no module is given.
         seed: of the optimizer's own generator.
         process_group: of the processes that train copies of this model together, each on
             minibatches of its own; by default all of torch.distributed. They exchange losses alone:
@@ -113,6 +112,7 @@ class StochasticSA(OptimizerWrapper):
         self,
         model_or_params: nn.Module | Iterable[Any],
         *,
+        model: nn.Module | None = None,
         radius: float | Shrinking | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
@@ -121,12 +121,12 @@ class StochasticSA(OptimizerWrapper):
         total_steps: int | None = None,
         batch_size: int | None = None,
         scaling: Scaling = "none",
-        buffers: Iterable[Tensor] = (),
         seed: int = 0,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        model = model_or_params if isinstance(model_or_params, nn.Module) else None
-        params: Any = model_or_params if model is None else model.parameters()
+        params: Any = model_or_params
+        if isinstance(model_or_params, nn.Module):
+            model, params = model_or_params, model_or_params.parameters()
         if radius is None:
             radius = Shrinking() if preset == "paper-code" else Shrinking().initial
         if preset is not None:
@@ -144,47 +144,14 @@ class StochasticSA(OptimizerWrapper):
                 f"choose a setting from, got {strategy!r}"
             )
         base = _Displacement(params, initial, scaling)
-        ranks = Ranks("StochasticSA", base, process_group)
-        mode: Literal["train", "eval"] = "eval" if preset == "paper-code" else "train"
-        intake = Intake("StochasticSA", base, model, ranks, differentiates=False)
-        self.model = model = unwrapped(model)
-        self._probe = Probe(
-            "StochasticSA", model, buffers, base, mode, intake.forward, intake.wrappers
-        )
+        context = Context("StochasticSA", base, model, process_group)
+        self._probe = Probe(context, "eval" if preset == "paper-code" else "train")
         self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
         self._epoch = _Epoch()
         self._before = Snapshot(base)
         self._is_trying = False  # whether the weights are those of a trial
-        super().__init__(base, intake, ranks, self._annealing, self._epoch)
-
-    @property
-    def steps(self) -> int:
-        """Calls of `step` so far."""
-        return self._annealing.step
-
-    @property
-    def last_step(self) -> StepInfo | None:
-        """What the last step tried and what became of it; None before the first."""
-        return self._annealing.last_step
-
-    @property
-    def temperature(self) -> float:
-        """The temperature of the next decision."""
-        return self._annealing.strategy.temperature
-
-    @property
-    def strategy(self) -> Strategy:
-        """The optimizer's own copy of its metaheuristic."""
-        return self._annealing.strategy
-
-    @property
-    def moves(self) -> Moves:
-        """How often each radius was tried, improved the objective and was accepted."""
-        return self._annealing.tally.moves()
-
-    def summary(self) -> str:
-        """Return `moves` as a table."""
-        return str(self.moves)
+        intake = Intake(context, differentiates=False)
+        super().__init__(context, intake, self._annealing, self._epoch)
 
     @property
     def radius(self) -> float:
@@ -207,8 +174,8 @@ class StochasticSA(OptimizerWrapper):
         if closure is None and self._is_asked_to_initialise():
             return None
         self._refuse_pending("step")
-        calls = self._intake.recorder.take()
-        recorded = RecordedMinibatch(calls, self.base) if calls and closure is None else None
+        calls = self._intake.take_calls()
+        recorded = RecordedMinibatch(self._context, calls) if calls and closure is None else None
         closure = closure if recorded is None else recorded.evaluate
         if not callable(closure):
             raise TypeError(
@@ -226,7 +193,7 @@ class StochasticSA(OptimizerWrapper):
             if recorded is not None and self._probe.mode == "train":
                 objective = recorded.compared()  # the caller has made this forward
             else:
-                with self._probe.plain_forward():
+                with self._intake.silence(), self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
             value = self._annealing.mean(self._ranks, value, "before")
@@ -278,7 +245,7 @@ class StochasticSA(OptimizerWrapper):
         return minus
 
     def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
-        with self._probe.replay(start, graph="never"):
+        with self._intake.silence(), self._probe.replay(start, closure=True):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
         return self._annealing.mean(self._ranks, value, "after")

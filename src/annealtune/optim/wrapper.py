@@ -1,25 +1,20 @@
-"""The manners of torch.optim.Optimizer for an optimizer that wraps another one."""
+"""Base class for wrapping optimizers: what they share with torch.optim.Optimizer and each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from torch import nn
 from torch.optim import Optimizer
 
-from annealtune.optim import trained_weights
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.evaluation.guards import kept
-from annealtune.optim.evaluation.intake import Intake
-from annealtune.optim.evaluation.recorder import Function
+from annealtune.optim.average import WeightAverage
+from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.keeper import Keeper, Look, Score, Which
-from annealtune.optim.parameters import gathered, modules_of, parameters_of
-from annealtune.optim.part import Part, way_back_of
-from annealtune.optim.ranks import Ranks
-from annealtune.optim.trained_weights import PutAside
-from annealtune.optim.trial.arms import Arms
+from annealtune.optim.minibatch import Function, Intake
+from annealtune.optim.parameters import gathered, parameters_of
+from annealtune.optim.run_state import PutAside, check_named, kept, named_pairs, write
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
@@ -41,16 +36,17 @@ class OptimizerWrapper(Optimizer):
     """
 
     averages = False  # whether an average of the weights is kept
-    model: nn.Module | None = None
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
     _scores_average = False  # whether `validate` scores it too
 
-    def __init__(self, base: Optimizer, intake: Intake, ranks: Ranks, *parts: Part) -> None:
-        self.base = base
+    def __init__(self, context: Context, intake: Intake, *parts: Part) -> None:
+        self.base = context.base
+        self.model = context.model
+        self._context = context
+        self._ranks = context.ranks
         self._intake = intake
-        self._ranks = ranks
-        self._keeper = Keeper(type(self).__name__, base, self.model, ranks)
+        self._keeper = Keeper(context.owner, context.base, context.model, context.ranks)
         self._parts = (self._keeper, *parts)
         super().__setstate__({})  # torch's hooks and its wrapper of step, without groups of our own
 
@@ -69,24 +65,46 @@ class OptimizerWrapper(Optimizer):
         """The base's own defaults."""
         return self.base.defaults
 
-    def record(self, function: Function) -> Function:
-        """Wrap the function that computes the loss of a minibatch; it does what it did before.
+    def record(self, function: Function, *, scaler: Any = None) -> Function:
+        """Wrap the function that computes the loss of a minibatch; its behaviour is unchanged.
 
         Calls with gradients on are remembered until the next `step`, so that the same loss can be
         computed again: same arguments, random numbers, autocast and factor on the loss. The
         function returns a scalar, a tuple that begins with one, or a dict with one under
-        ``"loss"``; else its call is a TypeError.
+        ``"loss"``; otherwise its call raises TypeError.
+
+        Args:
+            function: computes the loss.
+            scaler: the ``torch.amp.GradScaler`` of the loop. Where there is one it must be given:
+                its scale is taken out of the losses and gradients that are computed again.
         """
-        return self._intake.recorder.wrap(function)
+        return self._intake.record(function, scaler)
 
     @property
     def records(self) -> bool:
         """Whether a function was ever given to `record`."""
-        return self._intake.recorder.used
+        return self._intake.records
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
-        """Give the model the average of its weights meanwhile, where one is kept."""
-        raise NotImplementedError(f"{type(self).__name__} keeps no average of the weights")
+        """Give the model the average of its last weights for as long as the context lasts.
+
+        During a race that is the arm which leads, as it is.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, from which the statistics of
+                BatchNorm are computed anew; without one their averages are taken.
+
+        Raises:
+            RuntimeError: if no average is kept.
+        """
+        self._refuse_pending("averaged")
+        if self._average is None:
+            owner = self._context.owner
+            raise RuntimeError(
+                f"{owner}.averaged() needs an average of the weights, got none: write "
+                f"{owner}(..., average=True), where it takes that"
+            )
+        return self._average.swapped_in(loader)
 
     def eval(self) -> None:
         """Give the model its average until `train` is called; nothing where none is kept.
@@ -143,6 +161,7 @@ class OptimizerWrapper(Optimizer):
 
         Example:
             >>> import torch
+            >>> from torch import nn
             >>> from annealtune import SGDSA
             >>> model, x = nn.Linear(2, 1), torch.ones(4, 2)
             >>> opt = SGDSA(model, {"lr": [0.1]})
@@ -158,7 +177,7 @@ class OptimizerWrapper(Optimizer):
         """
         self._refuse_pending("validate")
         self._ranks.begin()
-        with self._intake.paused(), kept(self._intake.wrappers.present()), self._own_writes():
+        with self._intake.silence(), kept(self._context.wrappers.present()), self._own_writes():
             scored = self._scores_average and self._arms is None
             average = self._shown_average if scored else None
             return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
@@ -236,7 +255,7 @@ class OptimizerWrapper(Optimizer):
         return None if self._average is None or self._average.count == 0 else self._average
 
     @property
-    def _arms(self) -> Arms | None:
+    def _arms(self) -> Any:
         """Those of a race that is on."""
         return None
 
@@ -254,7 +273,7 @@ class OptimizerWrapper(Optimizer):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
-        self._intake.forget_abandoned()
+        self._intake.forget_done()
         self.base.zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -295,48 +314,62 @@ class OptimizerWrapper(Optimizer):
         for before in self._optimizer_load_state_dict_pre_hooks.values():
             state_dict = before(self, state_dict) or state_dict
         try:
-            with ExitStack() as undo:
-                for part in self._parts:
-                    undo.callback(part.way_back())
-                undo.callback(way_back_of(self.base))
-                self._load(state_dict)
-                undo.pop_all()
+            self._load(state_dict)
+        except StateError:
+            raise
         except Exception as error:
-            if str(error).startswith((type(self).__name__, self._family)):
-                raise  # said in our words
             found = f"one that fails by {type(error).__name__}: {error}"
             raise self._no_state(found) from error
-        if self._evaluation is not None:
-            self._evaluation.leave()
-            self._evaluation = None
         for after in self._optimizer_load_state_dict_post_hooks.values():
             after(self)
 
     def _load(self, state_dict: dict[str, Any]) -> None:
-        """Check and load both; what fails in the middle is for the caller to undo."""
+        """Build new parts, then load the base, then put them in place: all of it or nothing."""
         groups = state_dict["param_groups"]
         own = next((g[STATE_KEY] for g in groups if STATE_KEY in g), None)
-        if own is not None:
-            if own[_CLASS] != self._family:
-                raise self._no_state(f"that of {own[_CLASS]!r}")
-            for part in self._parts:
-                part.check(own)
-            if _TRAINED in own:
-                trained_weights.check(type(self).__name__, self.base, self.model, own[_TRAINED])
+        put_in_place = self._loaded_parts(own) if own is not None else None
         bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in groups]
-        options = [self.base.defaults.keys() & group.keys() for group in self.base.param_groups]
-        self.base.load_state_dict({**state_dict, "param_groups": bare})
-        for names, group in zip(options, self.base.param_groups, strict=True):
-            if missing := names - group.keys():
+        for saved, group in zip(bare, self.base.param_groups, strict=False):
+            if missing := (self.base.defaults.keys() & group.keys()) - saved.keys():
                 kind = type(self.base).__name__
                 raise self._no_state(f"a group without {', '.join(sorted(missing))} of {kind}")
-        if own is not None:
-            for part in self._parts:
-                part.load_state_dict(own)
+        attributes = dict(vars(self.base))
+        try:
+            self.base.load_state_dict({**state_dict, "param_groups": bare})
+        except BaseException:
+            vars(self.base).update(attributes)
+            raise
+        if put_in_place is not None:
+            put_in_place()
         self._renew_parts()
-        if own is not None and _TRAINED in own:
-            found = trained_weights.pairs(self.base, self.model, own[_TRAINED])
-            trained_weights.write_all(found, modules_of(self.model))
+        if self._evaluation is not None:
+            self._evaluation.leave()
+            self._evaluation = None
+
+    def _loaded_parts(self, own: Mapping[str, Any]) -> Callable[[], None]:
+        """Build the parts of a state; return what puts them in place, which cannot fail.
+
+        Raises:
+            StateError: if one of them does not fit.
+        """
+        if own[_CLASS] != self._family:
+            raise self._no_state(f"that of {own[_CLASS]!r}")
+        trained = []
+        if _TRAINED in own:
+            check_named(self._context.owner, self.base, self.model, own[_TRAINED])
+            found = named_pairs(self.base, self.model, own[_TRAINED])
+            trained = [(tensor, value.to(tensor, copy=True)) for tensor, value in found]
+        loaded = [copy.copy(part) for part in self._parts]
+        for part in loaded:
+            part.load_state_dict(own)
+
+        def put_in_place() -> None:
+            for part, new in zip(self._parts, loaded, strict=True):
+                vars(part).update(vars(new))
+            if trained:
+                write(trained, self.model.modules())
+
+        return put_in_place
 
     @property
     def _family(self) -> str:
@@ -344,9 +377,9 @@ class OptimizerWrapper(Optimizer):
         lineage = [c for c in type(self).__mro__ if issubclass(c, OptimizerWrapper)]
         return lineage[-2].__name__
 
-    def _no_state(self, found: str) -> ValueError:
+    def _no_state(self, found: str) -> StateError:
         owner = type(self).__name__
-        return ValueError(
+        return StateError(
             f"{owner}.load_state_dict: must be what state_dict() of {owner} returned, got {found}"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOptions
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.evaluation import rank
@@ -38,7 +38,8 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         rows.append(("seal", "none, as of an earlier version: its records cannot be verified"))
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
-    races = numbered([race for record in records for race in record.get("races", ())])
+    told = (race for record in records for race in record.get("races", ()))
+    races = [RaceInfo.from_dict(race) for race in told]
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
     moves = directory.move_records()
     if records and "rate" in records[-1]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.run_state import RandomState
 from annealtune.training.task import Task
 from annealtune.training.world import World
 

@@ -23,7 +23,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
-from annealtune.annealing.race_info import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.config import RunConfig
 from annealtune.training.console import Console
 from annealtune.training.factories import is_factory

@@ -17,7 +17,7 @@ from torch import nn
 from torch.amp import GradScaler
 
 from annealtune.errors import ConfigError, NonFiniteLossError
-from annealtune.optim.evaluation.random_state import RandomState
+from annealtune.optim.run_state import RandomState
 from annealtune.optim.keeper import Keeper
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
@@ -202,7 +202,6 @@ class Session:
         if self.held_out is not None:
             self.held_out.load_state_dict(state["held_out"])
         self.tally.load_state_dict(state["tally"])
-        self.keeper.check(state)
         self.keeper.load_state_dict(state)
         counts = map(operator.index, state["counts"])
         self.epoch, self.step, self.forwards, self.backwards = counts

@@ -4,77 +4,8 @@ import copy
 
 import pytest
 import torch
-from torch.nn import functional as F
 
 from annealtune import SelfTuner
-
-
-def _loss_of(net):
-    """The function that a user writes: the loss of one minibatch."""
-    return lambda x, y: F.cross_entropy(net(x).float(), y)
-
-
-def _by_closure(opt, loss_of):
-    return lambda x, y: opt.step(lambda: loss_of(x, y))
-
-
-def _by_closure_with_backward(opt, loss_of):
-    def step(x, y):
-        def closure():
-            opt.zero_grad()
-            loss = loss_of(x, y)
-            loss.backward()
-            return loss
-
-        return opt.step(closure)
-
-    return step
-
-
-def _by_loss_and_probe(opt, loss_of):
-    def step(x, y):
-        opt.zero_grad()
-        loss = loss_of(x, y)
-        loss.backward()
-        return opt.step(loss=loss, probe=lambda: loss_of(x, y))
-
-    return step
-
-
-def _by_record(opt, loss_of):
-    compute_loss = opt.record(loss_of)
-
-    def step(x, y):
-        compute_loss(x, y).backward()
-        loss = opt.step()
-        opt.zero_grad()
-        return loss
-
-    return step
-
-
-_WAYS = {
-    "closure": _by_closure,
-    "closure with backward": _by_closure_with_backward,
-    "loss and probe": _by_loss_and_probe,
-    "record": _by_record,
-}
-
-
-@pytest.fixture(params=_WAYS)
-def way(request):
-    """Make the function that does one step of a user's loop, in each of the ways."""
-    return _WAYS[request.param]
-
-
-@pytest.fixture(scope="session")
-def ways():
-    return _WAYS
-
-
-@pytest.fixture(scope="session")
-def loss_function():
-    return _loss_of
 
 
 @pytest.fixture(scope="session")
@@ -107,11 +38,11 @@ def trained(picture):
 
 
 @pytest.fixture(scope="session")
-def plain_steps():
+def plain_steps(loss_function):
     """Train by hand: the given rate in the first group, a tenth of it in the second."""
 
     def train(net, base, batches, rates):
-        loss_of = _loss_of(net)
+        loss_of = loss_function(net)
         for (x, y), rate in zip(batches, rates, strict=True):
             base.zero_grad()
             loss_of(x, y).backward()
@@ -137,13 +68,13 @@ def race_through():
 
 
 @pytest.fixture
-def make_run(make_net, make_base):
+def make_run(make_net, make_base, ways, loss_function):
     """Build a net, its tuner and the function that makes one step of the loop."""
 
     def make(kind="sgd", way="closure", **options):
         net = make_net()
-        opt = SelfTuner(make_base(net, kind), model=net, **options)
-        return net, opt, _WAYS[way](opt, _loss_of(net))
+        opt = SelfTuner(make_base(net, kind), net, **options)
+        return net, opt, ways[way](opt, loss_function(net))
 
     return make
 

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from annealtune.optim.guard import EVERY
-
+EVERY = 8  # steps from one look of the guard to the next
 LENGTH, STEPS = 400, 200
 
 
@@ -51,17 +50,6 @@ def test_after_the_last_planned_step_it_is_the_last_weights_bit_for_bit(run, kin
         assert all(map(torch.equal, last, net.parameters()))
 
 
-def test_a_loader_computes_the_statistics_anew(run, make_batches):
-    net, opt, _, _ = run()
-    loader = make_batches(5, size=40, seed=3)
-    with opt.averaged(loader):
-        inputs = [net.first(x) for x, _ in loader]
-        mean = torch.stack([h.mean(0) for h in inputs]).mean(0)
-        variance = torch.stack([h.var(0) for h in inputs]).mean(0)
-        torch.testing.assert_close(net.norm.running_mean, mean)
-        torch.testing.assert_close(net.norm.running_var, variance)
-
-
 @pytest.mark.parametrize("steps", [3, STEPS])
 @pytest.mark.parametrize("with_loader", [False, True])
 def test_nothing_is_changed_by_it(run, make_batches, picture, steps, with_loader):
@@ -83,20 +71,6 @@ def test_nothing_is_changed_by_it(run, make_batches, picture, steps, with_loader
             step(x, y)
         ends.append(picture(net, opt))
     assert ends[0] == ends[1]
-
-
-def test_it_is_refused_where_none_is_kept(run):
-    _, opt, _, _ = run(steps=60, average=False)
-    with pytest.raises(RuntimeError, match="average=True"):
-        opt.averaged()
-
-
-def test_training_within_it_is_refused(run, batch):
-    _, opt, step, _ = run(steps=60)
-    with opt.averaged(), pytest.raises(RuntimeError, match="within averaged"):
-        step(*batch)
-    with opt.averaged(), pytest.raises(RuntimeError, match="averaged"):
-        opt.state_dict()
 
 
 def test_the_run_is_the_same_without_it(run, trained):

@@ -44,18 +44,6 @@ def test_it_decides(race, sign):
     assert opt.lr == (RATES[0] if sign == 1 else RATES[2])
 
 
-def test_its_values_are_told(race):
-    seen = []
-
-    def objective(net, start):
-        seen.append(distance(net, start))
-        return seen[-1]
-
-    _, opt, _ = race(objective)
-    assert len(seen) == 3
-    assert list(opt.races[0].scores) == sorted(seen)  # by arm: a larger rate goes farther
-
-
 def test_it_may_do_anything_to_the_model(race):
     """Round the weights in place, draw numbers, leave evaluation mode on, move statistics."""
 
@@ -72,16 +60,6 @@ def test_it_may_do_anything_to_the_model(race):
     assert race(quantised)[0].training
 
 
-def test_several_values_are_compared_one_by_one(race):
-    """A difference that is the same everywhere decides, whatever the values."""
-    hard = torch.tensor([1.0, 100.0, 10_000.0])
-
-    def clear(net, start):
-        return hard + distance(net, start)
-
-    assert race(clear)[1].races[0].winner == 0
-
-
 def test_one_that_does_not_see_the_weights_warns_and_the_incumbent_wins(race):
     """The base has the second rate."""
     with pytest.warns(UserWarning, match="objective"):
@@ -95,7 +73,7 @@ def test_so_it_is_for_rates_around_a_centre():
     inputs, classes = torch.randn(512, 20), torch.randint(3, (512,))
     opt = SelfTuner(
         torch.optim.AdamW(net.parameters()),
-        model=net,
+        net,
         total_steps=300,
         objective=lambda: F.cross_entropy(other(inputs), classes),
     )
@@ -126,10 +104,9 @@ def test_an_arm_without_a_finite_value_is_out(race):
 
 
 def test_where_no_arm_has_a_finite_value_the_incumbent_wins(race):
-    with pytest.warns(UserWarning, match="not finite for any arm"):
+    with pytest.warns(UserWarning, match="objective"):
         _, opt, _ = race(lambda net, start: math.inf)
     assert opt.races[0].winner is not None
-    assert opt.races[0].reason == "no objective was finite"
 
 
 @pytest.mark.parametrize("wrong", ["good", None, [None], []])
@@ -159,29 +136,3 @@ def test_after_a_failure_the_race_can_be_ended(make_run, make_batches):
         train()
     step(*next(batches))
     assert not opt.is_racing
-
-
-def test_it_may_run_in_another_precision_than_the_loss(make_run, make_batches, race_through):
-    """The loss and its probe under autocast, the objective without; a probe without is refused."""
-    held_out = make_batches(1, seed=7)[0]
-
-    def race(probe_too):
-        def loss_of(x, y, *, narrow=True):
-            with torch.autocast("cpu", dtype=torch.bfloat16, enabled=narrow):
-                return F.cross_entropy(net(x).float(), y)
-
-        def step(x, y):
-            opt.zero_grad()
-            loss = loss_of(x, y)
-            loss.backward()
-            opt.step(loss=loss, probe=lambda: loss_of(x, y, narrow=probe_too))
-
-        net, opt, _ = make_run(
-            neighborhood=grid(lr=RATES), objective=lambda: loss_of(*held_out, narrow=False).item()
-        )
-        race_through(opt, step, make_batches(300))
-        return opt
-
-    assert race(True).races[0].reason
-    with pytest.raises(ValueError, match="must evaluate the model as the loss was computed"):
-        race(False)

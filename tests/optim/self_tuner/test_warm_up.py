@@ -1,4 +1,4 @@
-"""After the race the run starts again at its first weights, and its rate rises."""
+"""After the race the run starts again at its first weights; its rate rises, holds and falls."""
 
 import copy
 
@@ -52,21 +52,19 @@ def loss_of(model):
     return lambda x, y: torch.nn.functional.cross_entropy(model(x), y)
 
 
-def test_the_rate_rises_over_a_twentieth_of_the_run_is_held_and_falls():
-    run = Run()
+@pytest.mark.parametrize(
+    ("options", "warm_up"), [({}, 20), ({"length": None}, 50), ({"warmup": 4}, 4)]
+)
+def test_the_rate_rises_is_held_and_falls(options, warm_up, bits):
+    """Over a twentieth, fifty steps or as many as are asked for; else it is the base."""
+    run = Run(**options)
     began, chosen = run.race()
     run.steps(LENGTH)
-
-    rises = [chosen * (step + 1) / 20 for step in range(20)]
-    held = [chosen] * (LENGTH * 3 // 4 - began - 20)
-    falls = [chosen * (LENGTH - step) / (LENGTH // 4) for step in range(LENGTH * 3 // 4, LENGTH)]
-    assert run.rates == pytest.approx([*rises, *held, *falls], rel=1e-12)
-
-
-def test_it_is_the_base_from_the_first_weights_at_these_rates_bit_for_bit(bits):
-    run = Run()
-    began, _ = run.race()
-    run.steps(LENGTH)
+    expected = []
+    for step in range(began, LENGTH):
+        falls = 1.0 if "length" in options else (LENGTH - step) / (LENGTH // 4)
+        expected.append(chosen * min(1.0, (step - began + 1) / warm_up, falls))
+    assert run.rates == pytest.approx(expected, rel=1e-12)
 
     base = adamw(run.first)
     for step, rate in enumerate(run.rates, start=began):
@@ -77,40 +75,6 @@ def test_it_is_the_base_from_the_first_weights_at_these_rates_bit_for_bit(bits):
     assert run.opt.races[-1].restarted
     assert bits(run.model.state_dict()) == bits(run.first.state_dict())
     assert bits(run.opt.base.state_dict()["state"]) == bits(base.state_dict()["state"])
-
-
-def test_without_a_length_it_takes_fifty_steps():
-    run = Run(length=None)
-    began, chosen = run.race()
-    run.steps(began + 60)
-
-    rises = [chosen * (step + 1) / 50 for step in range(50)]
-    assert run.rates == pytest.approx([*rises, *[chosen] * 10], rel=1e-12)
-
-
-def test_a_number_of_steps_is_obeyed():
-    run = Run(warmup=4)
-    began, chosen = run.race()
-    run.steps(began + 6)
-
-    expected = [chosen * share for share in (0.25, 0.5, 0.75, 1, 1, 1)]
-    assert run.rates == pytest.approx(expected, rel=1e-12)
-
-
-def test_switched_off_the_winner_goes_on_from_where_it_is(bits):
-    run = Run(warmup=0)
-    began, chosen = run.race()
-    run.steps(began + 10)
-
-    assert run.rates == [chosen] * 10
-    (race,) = run.opt.races
-    assert not race.restarted
-    base = adamw(run.first, lr=chosen)
-    for step in range(began + 10):
-        base.zero_grad()
-        loss_of(run.first)(*run.batch(step)).backward()
-        base.step()
-    assert bits(run.model.state_dict()) == bits(run.first.state_dict())
 
 
 def test_saved_and_loaded_in_the_middle_of_it_is_the_same_run(bits):

@@ -1,32 +1,28 @@
 """However the minibatch is told, the decisions and the weights are the same, bit for bit."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from annealtune import SelfTuner
+from annealtune import SelfTuner, grid
 
 LENGTH = 240
 STEPS = 60  # a race and some steps after it
 
 
-def micro_batches(x, y):
-    return list(zip(x.chunk(4), y.chunk(4), strict=True))
-
-
 @pytest.fixture
 def outcome(make_net, make_base, make_batches, trained):
-    """Train with a loop that is given the net, its tuner and a minibatch; return what came out."""
+    """Train with a loop that is given the net and its tuner; return what came out."""
 
-    def train(loop, kind="sgd", steps=STEPS, model=True, **options):
+    def train(loop, kind="sgd", **options):
         torch.manual_seed(3)
         net = make_net()
-        opt = SelfTuner(
-            make_base(net, kind), model=net if model else None, total_steps=LENGTH, **options
-        )
+        opt = SelfTuner(make_base(net, kind), net, total_steps=LENGTH, **options)
         step = loop(net, opt)
-        for x, y in make_batches(steps):
+        for x, y in make_batches(STEPS):
             step(x, y)
         assert not opt.is_racing
         return trained(net, opt), [info.to_dict() for info in opt.races], opt.lr
@@ -38,7 +34,7 @@ def loss_of(net, x, y):
     return F.cross_entropy(net(x).float(), y)
 
 
-def by_closure(compute):
+def by_closure(compute=loss_of):
     """Make a loop that steps with a closure around ``compute(net, x, y)``."""
 
     def loop(net, opt):
@@ -47,12 +43,16 @@ def by_closure(compute):
     return loop
 
 
-def by_record(compute, factor=1.0):
+def by_record(compute=loss_of, change=lambda loss: loss, around=contextlib.nullcontext):
+    """Make a loop that records; ``change`` makes something else of the loss."""
+
     def loop(net, opt):
         compute_loss = opt.record(lambda x, y: compute(net, x, y))
 
         def step(x, y):
-            (compute_loss(x, y) * factor).backward()
+            with around():
+                loss = compute_loss(x, y)
+            change(loss).backward()
             opt.step()
             opt.zero_grad()
 
@@ -61,36 +61,15 @@ def by_record(compute, factor=1.0):
     return loop
 
 
-def test_all_ways_are_one(outcome, ways, loss_function, kind):
-    outcomes = [
-        outcome(lambda net, opt, way=way: way(opt, loss_function(net)), kind)
-        for way in ways.values()
-    ]
-    assert all(one == outcomes[0] for one in outcomes)
+def by_backwards(losses):
+    """Make a loop with a closure that calls ``backward`` of each of several losses."""
 
-
-def test_without_a_model_the_random_state_can_be_given(outcome):
     def loop(net, opt):
-        def step(x, y):
-            start = torch.get_rng_state()
-            opt.zero_grad()
-            loss = loss_of(net, x, y)
-            loss.backward()
-            opt.step(loss=loss, probe=lambda: loss_of(net, x, y), rng_state=start)
-
-        return step
-
-    assert outcome(loop, model=False) == outcome(by_record(loss_of), model=False)
-
-
-def test_accumulation_over_micro_batches(outcome, kind):
-    def accumulated(net, opt):
         def step(x, y):
             def closure():
                 opt.zero_grad()
                 total = 0.0
-                for part in micro_batches(x, y):
-                    loss = loss_of(net, *part) / 4
+                for loss in losses(net, x, y):
                     loss.backward()
                     total = total + loss.detach()
                 return total
@@ -99,37 +78,55 @@ def test_accumulation_over_micro_batches(outcome, kind):
 
         return step
 
+    return loop
+
+
+def by_scaler(**options):
+    def loop(net, opt):
+        scaler = torch.amp.GradScaler("cpu", **options)
+        compute_loss = opt.record(lambda x, y: loss_of(net, x, y), scaler=scaler)
+
+        def step(x, y):
+            scaler.scale(compute_loss(x, y)).backward()
+            scaler.step(opt)
+            scaler.update()
+            opt.zero_grad()
+
+        return step
+
+    return loop
+
+
+def test_all_ways_are_one(outcome, ways, loss_function, kind):
+    """So is a GradScaler: its scale is a power of two."""
+    loops = [lambda net, opt, way=way: way(opt, loss_function(net)) for way in ways.values()]
+    loops += [by_scaler(), by_scaler(enabled=False)]
+    outcomes = [outcome(loop, kind) for loop in loops]
+    assert all(one == outcomes[0] for one in outcomes)
+
+
+def test_accumulation_over_micro_batches(outcome, kind):
+    def parts(x, y):
+        return list(zip(x.chunk(4), y.chunk(4), strict=True))
+
     def recorded(net, opt):
         compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
 
         def step(x, y):
-            for part in micro_batches(x, y):
+            for part in parts(x, y):
                 (compute_loss(*part) / 4).backward()
             opt.step()
             opt.zero_grad()
 
         return step
 
+    accumulated = by_backwards(lambda net, x, y: (loss_of(net, *p) / 4 for p in parts(x, y)))
     assert outcome(accumulated, kind) == outcome(recorded, kind)
 
 
-def penalty(net):
-    return 1e-3 * sum(p.square().sum() for p in net.parameters())
-
-
 def test_several_recorded_functions_in_one_step(outcome):
-    def both(net, opt):
-        def step(x, y):
-            def closure():
-                opt.zero_grad()
-                first, second = loss_of(net, x, y), penalty(net)
-                first.backward()
-                second.backward()
-                return first.detach() + second.detach()
-
-            opt.step(closure)
-
-        return step
+    def penalty(net):
+        return 1e-3 * sum(p.square().sum() for p in net.parameters())
 
     def recorded(net, opt):
         first, second = opt.record(lambda x, y: loss_of(net, x, y)), opt.record(penalty)
@@ -142,17 +139,27 @@ def test_several_recorded_functions_in_one_step(outcome):
 
         return step
 
+    both = by_backwards(lambda net, x, y: (loss_of(net, x, y), penalty(net)))
     assert outcome(both) == outcome(recorded)
 
 
 def test_calls_that_take_no_part_are_left_alone(outcome):
-    """Evaluation under no_grad, and a loss whose backward nobody calls."""
+    """Evaluation under no_grad, a loss whose backward nobody calls, and a step that is skipped."""
 
     def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
+        compute_loss = opt.record(lambda x, y: (loss_of(net, x, y), "whatever"))
 
         def step(x, y):
-            compute_loss(x, y).backward()
+            kept = [b.clone() for b in net.buffers()], torch.get_rng_state()
+            compute_loss(x * torch.nan, y)[0].backward()
+            opt.zero_grad()
+            for buffer, value in zip(net.buffers(), kept[0], strict=True):
+                buffer.copy_(value)
+            torch.set_rng_state(kept[1])
+            loss, other = compute_loss(x, y)
+            assert other == "whatever"
+            opt.zero_grad()  # between forward and backward
+            loss.backward()
             net.eval()
             with torch.no_grad():
                 compute_loss(x + 1, y)
@@ -163,83 +170,14 @@ def test_calls_that_take_no_part_are_left_alone(outcome):
 
         return step
 
-    assert outcome(loop) == outcome(by_record(loss_of))
-
-
-def test_gradients_may_be_reset_between_forward_and_backward(outcome):
-    def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
-
-        def step(x, y):
-            loss = compute_loss(x, y)
-            opt.zero_grad()
-            loss.backward()
-            opt.step()
-
-        return step
-
-    assert outcome(loop) == outcome(by_record(loss_of))
-
-
-def test_a_step_that_is_skipped_is_forgotten(outcome):
-    """A minibatch that the loop throws away enters neither a race nor the guard after it."""
-
-    def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
-
-        def step(x, y):
-            kept = [b.clone() for b in net.buffers()], torch.get_rng_state()
-            compute_loss(x * torch.nan, y).backward()
-            opt.zero_grad()
-            for buffer, value in zip(net.buffers(), kept[0], strict=True):
-                buffer.copy_(value)
-            torch.set_rng_state(kept[1])
-            compute_loss(x, y).backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    assert outcome(loop) == outcome(by_record(loss_of))
+    assert outcome(loop) == outcome(by_record())
 
 
 def test_the_factor_on_the_loss_is_repeated_for_every_arm(outcome, kind):
-    scaled = outcome(by_record(loss_of, factor=0.3), kind)
+    scaled = outcome(by_record(change=lambda loss: loss * 0.3), kind)
     assert scaled == outcome(by_closure(lambda net, x, y: loss_of(net, x, y) * 0.3), kind)
     if kind == "sgd":
-        assert scaled != outcome(by_record(loss_of), kind)
-
-
-def test_a_backward_that_is_made_twice(outcome):
-    def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
-
-        def step(x, y):
-            loss = compute_loss(x, y)
-            loss.backward(retain_graph=True)
-            loss.backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    assert outcome(loop) == outcome(by_record(loss_of, factor=2.0))
-
-
-def test_a_tuple_that_begins_with_the_loss(outcome):
-    def loop(net, opt):
-        compute = opt.record(lambda x, y: (loss_of(net, x, y), "whatever"))
-
-        def step(x, y):
-            loss, other = compute(x, y)
-            assert other == "whatever"
-            loss.backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    assert outcome(loop) == outcome(by_record(loss_of))
+        assert scaled != outcome(by_record(), kind)
 
 
 def test_clipping_for_every_arm(outcome, kind):
@@ -257,20 +195,13 @@ def test_clipping_for_every_arm(outcome, kind):
         return step
 
     def before_step(net, opt):
+        opt.before_step(lambda: nn.utils.clip_grad_norm_(net.parameters(), 1e-9)).remove()
         opt.before_step(lambda: nn.utils.clip_grad_norm_(net.parameters(), 0.1))
-        return by_record(loss_of)(net, opt)
+        return by_record()(net, opt)
 
     clipped = outcome(in_closure, kind, around=0.01)
     assert clipped == outcome(before_step, kind, around=0.01)
-    assert clipped != outcome(by_record(loss_of), kind, around=0.01)
-
-
-def test_clipping_ends_when_its_handle_is_removed(outcome):
-    def loop(net, opt):
-        opt.before_step(lambda: nn.utils.clip_grad_norm_(net.parameters(), 0.1)).remove()
-        return by_record(loss_of)(net, opt)
-
-    assert outcome(loop) == outcome(by_record(loss_of))
+    assert clipped != outcome(by_record(), kind, around=0.01)
 
 
 def test_what_step_returns(make_run, make_batches, way, ways):
@@ -288,11 +219,39 @@ def test_what_step_returns(make_run, make_batches, way, ways):
     assert not opt.is_racing
 
 
-def test_a_race_that_is_told_nothing_says_what_is_missing(make_net, batch):
-    net = make_net()
-    opt = SelfTuner(torch.optim.SGD(net.parameters(), lr=0.1), model=net)
-    loss_of(net, *batch).backward()
-    with pytest.raises(TypeError, match=r"record\(fn\).*step\(closure\)"):
-        opt.step()
-    with pytest.raises(TypeError, match="probe"):
-        opt.step(loss=loss_of(net, *batch))
+def test_autocast_is_repeated_for_every_arm(outcome, kind):
+    def bfloat16():
+        return torch.autocast("cpu", dtype=torch.bfloat16)
+
+    def narrow(net, x, y):
+        with bfloat16():
+            return loss_of(net, x, y)
+
+    expected = outcome(by_closure(narrow), kind)
+    assert outcome(by_record(narrow), kind) == expected
+    assert outcome(by_record(around=bfloat16), kind) == expected
+    assert outcome(by_closure(), kind) != expected
+
+
+def test_an_overflow_in_one_arm_only():
+    """The arm whose gradient overflows makes no step, as a scaler would have it; the others do."""
+    weight = nn.Parameter(torch.full((2,), 1.0))
+    base = torch.optim.SGD([weight], lr=0.1)
+    rates = grid(lr=[0.1, 1e15, 1e-3])
+    opt = SelfTuner(base, nn.ParameterList([weight]), neighborhood=rates, warmup=0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**80, growth_interval=10_000)
+    compute_loss = opt.record(lambda: weight.square().sum(), scaler=scaler)
+    while opt.is_racing:
+        scaler.scale(compute_loss()).backward()
+        scaler.step(opt)
+        scaler.update()
+        opt.zero_grad()
+        assert opt.steps < 500
+    assert opt.races[0].winner == 0
+    # Its weights are about 1e15: their scaled gradient overflows, their loss does not.
+    assert "loss" not in opt.races[0].dropped.get(1, "")
+    expected = torch.ones(2)
+    for _ in range(opt.steps):
+        expected = expected - 0.1 * (2 * expected)
+    torch.testing.assert_close(weight.detach(), expected)
+    assert scaler.get_scale() == 2.0**80

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import rate_text
+from annealtune.annealing.race import rate_text
 from annealtune.studies.records import RunRecord
 from annealtune.studies.statistics.measures import number
 from annealtune.training.storage import MEAN_OF_MOVES

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.studies.records import RunRecord
 from annealtune.studies.report.thinning import shown_records
 from annealtune.studies.statistics.measures import number
@@ -37,7 +37,7 @@ class RunStory:
             if isinstance(race, dict)
         ]
         try:
-            return tuple(numbered(found))
+            return tuple(map(RaceInfo.from_dict, found))
         except (KeyError, TypeError, ValueError, AttributeError):
             return ()
 

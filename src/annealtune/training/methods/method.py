@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.amp import GradScaler
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import StepInfo
 
 from .counted_minibatch import CountedMinibatch

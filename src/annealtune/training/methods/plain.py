@@ -12,9 +12,9 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from annealtune.optim.averaging import WeightAverage
+from annealtune.optim.average import WeightAverage
 from annealtune.optim.guard import EVERY
-from annealtune.optim.held_setting import default_warm_up, share_left, share_of_rate
+from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import AdamwOptions, ScheduledSgdOptions, SgdOptions
 

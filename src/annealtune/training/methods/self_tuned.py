@@ -12,7 +12,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import SelfTuner
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import OptimizerName, SelfTunedOptions

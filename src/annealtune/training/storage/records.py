@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.errors import RunError
 from annealtune.optim import StepInfo
 from annealtune.optim.step_info import Tally

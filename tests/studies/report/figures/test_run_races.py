@@ -1,7 +1,7 @@
 """The drawing of a race: who won, who was dropped, who broke."""
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.studies.report.figures.run_races import race_panels
 from annealtune.studies.report.figures.style import blank, style
 

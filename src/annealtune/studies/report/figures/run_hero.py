@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from annealtune.annealing.race_info import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.studies.report.run_story import RunStory
 
 from .end_labels import EndLabel, name_ends

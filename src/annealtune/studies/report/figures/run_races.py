@@ -9,7 +9,7 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 
 from .end_labels import EndLabel, name_ends
 from .hover import show_values

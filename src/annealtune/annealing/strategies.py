@@ -1,0 +1,451 @@
+"""The other metaheuristics over H, and all four by name."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from annealtune.annealing.acceptance import Verdict, metropolis
+from annealtune.annealing.arguments import count, share
+from annealtune.annealing.neighborhood import Neighborhood, Setting, restored
+from annealtune.annealing.simulated_annealing import PlainStrategy, SimulatedAnnealing, Strategy
+from annealtune.annealing.temperature import Schedule
+from annealtune.errors import did_you_mean
+
+T = TypeVar("T")
+
+
+class Tabu(PlainStrategy):
+    """Move with the best of some candidates that is not tabu, even if it worsens.
+
+    Every step draws different candidates from H and measures each. A setting that was used is tabu
+    for the next ``tenure`` steps, unless (aspiration) it gains more than any move before. Of the
+    admissible candidates the one with the lowest value is taken; if none is admissible, the one
+    whose tabu ends first. A move to a value that is not finite is undone and does not become tabu.
+
+    From the literature: short-term memory with a tenure, aspiration, a sampled candidate list, and
+    moving even if it worsens. Our choice: settings are tabu, because weights never occur twice;
+    aspiration compares gains, because losses of different minibatches are not comparable.
+
+    Args:
+        tenure: for how many steps a setting is tabu, fewer than H has settings; by default a third
+            of H, at least 1 if H has two settings or more.
+        candidates: how many settings are measured in each step; each costs one evaluation. One
+            candidate is a uniform draw among the settings that are not tabu.
+
+    Example:
+        >>> strategy = Tabu(tenure=1)
+        >>> low, high = Setting({"lr": 0.1}), Setting({"lr": 0.9})
+        >>> strategy.select(5.0, {low: 4.0, high: 4.5})
+        Setting(lr=0.1)
+        >>> strategy.observe(low, strategy.decide(5.0, 4.0, random.Random(0)))
+        >>> strategy.select(4.0, {low: 3.5, high: 4.5})
+        Setting(lr=0.9)
+
+    Reference:
+        Glover (1989), Tabu search, part I, ORSA Journal on Computing 1, 190-206.
+    """
+
+    picks_settings = True
+
+    def __init__(self, tenure: int | None = None, candidates: int = 3) -> None:
+        self.tenure = None if tenure is None else count("Tabu(tenure=...)", tenure, least=0)
+        self.candidates = count("Tabu(candidates=...)", candidates, least=1)
+        self._tenure = self.tenure or 0  # the default depends on H
+        self._left: dict[Setting, int] = {}  # for how many steps each is tabu
+        self._best_gain = -math.inf
+
+    def check(self, neighborhood: Neighborhood) -> None:
+        """Refuse a tenure that would leave nothing to pick; compute the default one."""
+        most = len(neighborhood) - 1
+        if self.tenure is None:
+            self._tenure = min(max(len(neighborhood) // 3, 1), most)
+        elif self.tenure > most:
+            raise ValueError(
+                f"Tabu(tenure=...) must be smaller than the number of settings in H, here "
+                f"{len(neighborhood)}, got {self.tenure!r}"
+            )
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Pick uniformly among the settings that are not tabu, with exactly one draw."""
+        self.check(neighborhood)
+        return _one_of([setting for setting in neighborhood if setting not in self._left], rng)
+
+    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
+        """Draw the candidates from all of H, without replacement."""
+        self.check(neighborhood)
+        return tuple(rng.sample(neighborhood, min(self.candidates, len(neighborhood))))
+
+    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
+        """Choose the best admissible candidate, else the one whose tabu ends first."""
+        finite = {setting: new for setting, new in measured.items() if math.isfinite(new)}
+        admissible = [
+            setting
+            for setting, new in finite.items()
+            if setting not in self._left or value - new > self._best_gain
+        ]
+        if admissible:
+            return min(admissible, key=finite.__getitem__)
+        if finite:
+            return min(finite, key=self._left.__getitem__)
+        return next(iter(measured))  # all are broken: any of them will be undone
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep the selected move, whether it improves or worsens."""
+        return Verdict.of(value, new_value, accepted=True)
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Let one step of every tabu pass; the setting that was used becomes tabu."""
+        self._left = {tabu: left - 1 for tabu, left in self._left.items() if left > 1}
+        if not verdict.accepted:
+            return
+        self._best_gain = max(self._best_gain, -verdict.worsening)
+        if self._tenure:
+            self._left[setting] = self._tenure
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return for how long each setting is tabu, and the best gain so far."""
+        tabu = [[dict(setting), left] for setting, left in self._left.items()]
+        return {"tabu": tabu, "best_gain": self._best_gain}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._left = {restored(options): left for options, left in state["tabu"]}
+        self._best_gain = state["best_gain"]
+
+    def __repr__(self) -> str:
+        return f"Tabu(tenure={self.tenure!r}, candidates={self.candidates!r})"
+
+
+class VariableNeighborhood(PlainStrategy):
+    r"""Pick from nested sets :math:`N_1 \subset \dots \subset N_{levels} = H`, from tame to risky.
+
+    A setting is picked uniformly from :math:`N_k` and its move is kept iff it does not worsen.
+    After a success the next pick is from :math:`N_1`, after a failure from :math:`N_{k+1}`, and
+    after a failure in H itself from :math:`N_1` again. :math:`N_k` holds the settings with the
+    smallest values of one option, a share of :math:`k / levels` of all its values: for ``levels=4``
+    and the rates 1, 2, ... 8 the sets reach up to 2, 4, 6 and 8.
+
+    From the literature: nested neighborhoods, a random point of the present one (the reduced
+    version, without a local search), advance on failure and return on success. Our choice: the
+    neighborhoods are sets of settings; an equal move is kept, but only an improvement is a success:
+    otherwise a rate too small to change anything would be kept for good.
+
+    Args:
+        levels: the number of nested sets.
+        order: the option whose values lead from conservative (small) to risky (large).
+
+    Example:
+        >>> strategy, rng = VariableNeighborhood(levels=2), random.Random(0)
+        >>> setting = Setting({"lr": 0.1})
+        >>> strategy.observe(setting, strategy.decide(1.0, 1.5, rng)), strategy.level
+        (None, 2)
+        >>> strategy.observe(setting, strategy.decide(1.0, 0.5, rng)), strategy.level
+        (None, 1)
+
+    Reference:
+        Mladenović and Hansen (1997), Variable neighborhood search, Computers and Operations
+        Research 24, 1097-1100.
+    """
+
+    picks_settings = True
+
+    def __init__(self, levels: int = 4, order: str = "lr") -> None:
+        self.levels = count("VariableNeighborhood(levels=...)", levels, least=1)
+        if not isinstance(order, str):
+            raise TypeError(
+                f"VariableNeighborhood(order=...) must be the name of an option, got {order!r}"
+            )
+        self.order = order
+        self.level = 1
+        self._sets: tuple[Neighborhood, ...] = ()
+        self._divided: Neighborhood | None = None
+
+    @property
+    def temperature(self) -> float:
+        """Always 0: no worsening is kept."""
+        return 0.0
+
+    def check(self, neighborhood: Neighborhood) -> None:
+        """Divide H into nested sets, or say why that cannot be done."""
+        if self.order not in neighborhood.options:
+            raise ValueError(
+                "VariableNeighborhood(order=...) must be an option of H, one of "
+                f"{', '.join(neighborhood.options)}, got {self.order!r}"
+            )
+        values = {setting[self.order] for setting in neighborhood}
+        try:
+            ordered = sorted(values)
+        except TypeError:
+            raise ValueError(
+                "VariableNeighborhood(order=...) must be an option whose values can be ordered "
+                f"from small to large, got {self.order!r} with {sorted(map(repr, values))}"
+            ) from None
+        if self.levels > len(ordered):
+            raise ValueError(
+                "VariableNeighborhood(levels=...) must not exceed the number of different values "
+                f"of {self.order!r} in H, here {len(ordered)}, got {self.levels!r}"
+            )
+        bounds = [ordered[k * len(ordered) // self.levels - 1] for k in range(1, self.levels + 1)]
+        self._sets = tuple(
+            Neighborhood(setting for setting in neighborhood if setting[self.order] <= bound)
+            for bound in bounds
+        )
+        self._divided = neighborhood
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Pick uniformly from the present set, with exactly one draw."""
+        if self._divided is not neighborhood:
+            self.check(neighborhood)
+        return self._sets[self.level - 1].pick(rng)
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep the move iff it does not worsen."""
+        return metropolis(value, new_value, self.temperature, rng.random())
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Return to the most conservative set after a success, advance after a failure."""
+        improved = verdict.accepted and verdict.worsening < 0
+        self.level = 1 if improved else self.level % self.levels + 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the number of the present set."""
+        return {"neighborhood": self.level}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken; ValueError if there were more sets."""
+        level = state["neighborhood"]
+        if level > self.levels:
+            raise ValueError(
+                "VariableNeighborhood.load_state_dict: the state must come from at most "
+                f"{self.levels} nested sets, got one in set {level}"
+            )
+        self.level = level
+
+    def __repr__(self) -> str:
+        return f"VariableNeighborhood(levels={self.levels!r}, order={self.order!r})"
+
+
+class Genetic(SimulatedAnnealing):
+    """Breed a population of settings on their measured gain; keep moves by the Metropolis rule.
+
+    Each generation tries every member ``trials`` times, taking turns, so that all are measured at
+    the same stage of the run. A member's fitness is what its moves gained, kept or not. Then the
+    fittest survives, and the other places are filled with children: two winners of tournaments, for
+    each option the value of the one or the other, and with some probability a mutation, which moves
+    one option to a neighboring value. A child that is not in H, because H is not a full grid, is
+    replaced by its fitter parent. A new value that is not finite makes a fitness of ``-inf``.
+
+    From the literature: a population, tournament selection, uniform crossover, mutation and
+    elitism. Our choice: the members are settings, measured by the moves that the run makes anyway;
+    a mutation goes to a neighbor in the sorted values of H, to any other value if they cannot be
+    sorted.
+
+    Args:
+        temperature: a number (constant) or a schedule, for the accept test; a schedule is copied.
+        population: the number of members, at least 2; if H is smaller, some settings occur twice.
+        trials: how often each is tried in a generation.
+        tournament: how many members compete to be a parent; 1 selects nothing.
+        mutation: the probability that a child is mutated.
+
+    Example:
+        >>> from annealtune.annealing import grid
+        >>> strategy, rng = Genetic(0.0, population=4, trials=1), random.Random(0)
+        >>> neighborhood = grid(lr=[0.1, 0.2, 0.3, 0.4])
+        >>> for _ in range(40):  # where the largest rate gains the most
+        ...     setting = strategy.pick(neighborhood, rng)
+        ...     strategy.observe(setting, strategy.decide(1.0, 1.0 - setting["lr"], rng))
+        >>> strategy.members[0]
+        Setting(lr=0.4)
+
+    Reference:
+        Holland (1975), Adaptation in Natural and Artificial Systems; Goldberg and Deb (1991), A
+        comparative analysis of selection schemes used in genetic algorithms, Foundations of
+        Genetic Algorithms 1, 69-93.
+    """
+
+    picks_settings = True
+
+    def __init__(
+        self,
+        temperature: float | Schedule,
+        population: int = 8,
+        trials: int = 4,
+        tournament: int = 2,
+        mutation: float = 0.2,
+    ) -> None:
+        super().__init__(temperature)
+        self.population = count("Genetic(population=...)", population, least=2)
+        self.trials = count("Genetic(trials=...)", trials, least=1)
+        self.tournament = count("Genetic(tournament=...)", tournament, least=1)
+        self.mutation = share("Genetic(mutation=...)", mutation)
+        self._members: list[Setting] = []
+        self._gains: list[float] = []  # of each member in this generation, summed up
+        self._tried = 0  # in this generation, by all members
+
+    @property
+    def members(self) -> tuple[Setting, ...]:
+        """The present generation, first the survivor of the one before; none before a pick."""
+        return tuple(self._members)
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Return the next member; before the first of a generation, breed that generation."""
+        if not self._members or self._tried == self.population * self.trials:
+            breed = self._bred if self._members else self._first_members
+            self._members = breed(neighborhood, rng)
+            self._gains, self._tried = [0.0] * self.population, 0
+        return self._members[self._tried % self.population]
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Credit the member with what its move gained, kept or not."""
+        gain = -verdict.worsening if math.isfinite(verdict.worsening) else -math.inf
+        self._gains[self._tried % self.population] += gain
+        self._tried += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule, the members and what they gained."""
+        return {
+            "schedule": super().state_dict(),
+            "members": [dict(setting) for setting in self._members],
+            "gains": list(self._gains),
+            "tried": self._tried,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken; ValueError for another population."""
+        members = [restored(options) for options in state["members"]]
+        if len(members) not in (0, self.population):
+            raise ValueError(
+                f"Genetic.load_state_dict: the state must come from a population of "
+                f"{self.population}, got one of {len(members)}"
+            )
+        super().load_state_dict(state["schedule"])
+        self._members = members
+        self._gains = list(state["gains"])
+        self._tried = state["tried"]
+
+    def __repr__(self) -> str:
+        return (
+            f"Genetic({self.schedule!r}, population={self.population!r}, trials={self.trials!r}, "
+            f"tournament={self.tournament!r}, mutation={self.mutation!r})"
+        )
+
+    def _first_members(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
+        """Draw without replacement; start again with all of H when it is used up."""
+        members: list[Setting] = []
+        while len(members) < self.population:
+            wanted = min(self.population - len(members), len(neighborhood))
+            members += rng.sample(neighborhood, wanted)
+        return members
+
+    def _bred(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
+        """Return the next generation. Sums of gains rank as their means do: trials are equal."""
+        survivor = self._members[self._gains.index(max(self._gains))]
+        return [survivor, *(self._child(neighborhood, rng) for _ in range(self.population - 1))]
+
+    def _child(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        one, other = self._winner(rng), self._winner(rng)
+        parents = self._members[one], self._members[other]
+        options = {name: parents[rng.random() < 0.5][name] for name in neighborhood.options}
+        if rng.random() < self.mutation:
+            _mutate(options, neighborhood, rng)
+        child = Setting(options)
+        if child in neighborhood:
+            return child
+        return parents[self._gains[other] > self._gains[one]]
+
+    def _winner(self, rng: random.Random) -> int:
+        """Return the place of the fittest of some members, drawn with replacement."""
+        drawn = [int(rng.random() * self.population) for _ in range(self.tournament)]
+        return max(drawn, key=self._gains.__getitem__)
+
+
+def _mutate(options: dict[str, Any], neighborhood: Neighborhood, rng: random.Random) -> None:
+    """Move one option to a neighboring value, where it has more than one."""
+    values = {
+        name: list(dict.fromkeys(setting[name] for setting in neighborhood)) for name in options
+    }
+    mutable = [name for name in options if len(values[name]) > 1]
+    if mutable:
+        name = _one_of(mutable, rng)
+        options[name] = _one_of(_next_to(options[name], values[name]), rng)
+
+
+def _next_to(value: Any, values: list[Any]) -> list[Any]:
+    try:
+        ordered = sorted(values)
+    except TypeError:  # None among numbers, for instance: all others are equally near
+        return [other for other in values if other != value]
+    place = ordered.index(value)
+    return [ordered[near] for near in (place - 1, place + 1) if 0 <= near < len(ordered)]
+
+
+def _one_of(values: Sequence[T], rng: random.Random) -> T:
+    return values[int(rng.random() * len(values))]
+
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    "simulated-annealing": SimulatedAnnealing,
+    "tabu": Tabu,
+    "variable-neighborhood": VariableNeighborhood,
+    "genetic": Genetic,
+}
+
+
+def takes_temperature(cls: type) -> bool:
+    """Tell whether the constructor of a strategy has an argument ``temperature``.
+
+    Example:
+        >>> takes_temperature(Genetic), takes_temperature(Tabu)
+        (True, False)
+    """
+    return "temperature" in inspect.signature(cls).parameters
+
+
+def make_strategy(
+    owner: str,
+    strategy: str | type,
+    options: Mapping[str, Any],
+    temperature: float | Schedule,
+) -> Strategy:
+    """Build a strategy from its name, or from a class of the user's own, and its options.
+
+    Args:
+        owner: who was given the strategy, for messages.
+        strategy: one of the names in `STRATEGIES`, or a class.
+        options: arguments of its constructor, other than the temperature.
+        temperature: a number or a schedule, for a strategy that takes one; ignored otherwise.
+
+    Raises:
+        TypeError: if the strategy is neither a name nor a class that makes a `Strategy`.
+        ValueError: if the name or an option is unknown, or an option breaks its rule.
+
+    Example:
+        >>> make_strategy("EmbeddedTuner", "tabu", {"candidates": 2}, temperature=1.0)
+        Tabu(tenure=None, candidates=2)
+    """
+    if isinstance(strategy, str) and strategy not in STRATEGIES:
+        raise ValueError(
+            f"{owner}(strategy=...) must be one of {', '.join(STRATEGIES)}, got {strategy!r}"
+            f"{did_you_mean(strategy, STRATEGIES)}"
+        )
+    cls: Any = STRATEGIES[strategy] if isinstance(strategy, str) else strategy
+    if not isinstance(cls, type) or not issubclass(cls, PlainStrategy):
+        raise TypeError(
+            f"{owner}(strategy=...) must be the name of a strategy or a class derived from "
+            f"annealtune.strategies.PlainStrategy, got {strategy!r}"
+        )
+    parameters = inspect.signature(cls).parameters
+    known = [name for name in parameters if name != "temperature"]
+    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in options:
+        if name == "temperature" or not (name in known or takes_any):
+            raise ValueError(
+                f"{owner}(strategy=...): the options of {cls.__name__} must be among "
+                f"{', '.join(known) or 'none'}, got {name!r}{did_you_mean(name, known)}"
+            )
+    given = {"temperature": temperature} if takes_temperature(cls) else {}
+    return cls(**given, **options)

@@ -1,0 +1,253 @@
+"""An average of the weights, kept beside the model and never entering it while it is trained."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.optim import Optimizer
+
+from annealtune.optim.context import Part, StateError
+from annealtune.optim.parameters import are_finite, parameters_of
+from annealtune.optim.run_state import (
+    Flags,
+    Pairs,
+    PutAside,
+    RandomState,
+    are_plain,
+    kept,
+    write,
+)
+
+_SWAPPED_IN = (
+    "must not be called within averaged(), or between eval() and train(): the weights are not "
+    "those that are trained"
+)
+# The average remembers about the last tenth of the steps, however many there have been. While the
+# rate decays it remembers fewer and fewer: an average that lags behind the decay is worse than the
+# last weights (docs/decisions/0022-one-rule.md).
+_MEMORY = 10
+
+
+class WeightAverage(Part):
+    r"""The mean of the weights over about the last tenth of the run.
+
+    .. math:: \bar w_n = \bar w_{n-1} + \min(1, \frac{10}{(n + 9) f}) (w_n - \bar w_{n-1})
+
+    f is 1 and decays to 0 with the rate: at the end of the decay the mean is the last weights. The
+    running statistics of BatchNorm are averaged alongside.
+
+    Args:
+        base: whose parameters are averaged.
+        model: whose BatchNorm layers belong to them.
+        latest: keep the weights that were added last instead of a mean.
+
+    Example:
+        >>> model = nn.Linear(1, 1)
+        >>> average = WeightAverage("SGDSA", torch.optim.SGD(model.parameters()), model)
+        >>> for value in (1.0, 2.0):
+        ...     _ = model.weight.data.fill_(value)
+        ...     _ = average.add()
+        >>> with average.swapped_in():
+        ...     print(round(model.weight.item(), 4))
+        1.9091
+
+    Reference:
+        Polyak and Juditsky (1992); a window that grows with the run: Shamir and Zhang (2013).
+    """
+
+    def __init__(
+        self, owner: str, base: Optimizer, model: nn.Module, *, latest: bool = False
+    ) -> None:
+        self._owner = owner
+        self._base = base
+        self._model = model
+        self._latest = latest
+        self._means: list[Tensor] = []
+        self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
+        self._frozen: set[_NormBase] = set()  # those of them whose statistics are not trained
+        self.count = 0
+
+    @torch.no_grad()
+    def add(self, left: float = 1.0) -> bool:
+        """Take the present weights into the average; tell whether statistics had to be healed.
+
+        Args:
+            left: how much of the decay of the rate is left, from 1 to 0; 0 takes the weights as
+                they are.
+        """
+        self.count += 1
+        self._note_frozen()
+        was_healed = self.heal()
+        present = [_widened(t) for t in self._tensors()]
+        known = present[: len(self._means)]
+        share = _MEMORY / (self.count + _MEMORY - 1)
+        share = 1.0 if self._latest or share >= left else share / left
+        if known and are_plain(known):
+            torch._foreach_lerp_(self._means, known, share)
+        else:
+            for mean, tensor in zip(self._means, known, strict=True):
+                mean.lerp_(tensor, share)
+        # All of them the first time; later the weights of a group that was added.
+        self._means = [*self._means, *(t.clone() for t in present[len(known) :])]
+        return was_healed
+
+    @torch.no_grad()
+    def put_all(self, buffers: Mapping[str, Tensor]) -> None:
+        """Give the model the average for good, and its other buffers these values."""
+        named = dict(self._model.named_buffers())
+        for name, value in buffers.items():
+            if name in named and named[name].shape == value.shape:
+                named[name].copy_(value)
+        write(self.pairs(), self._model.modules())
+
+    @contextlib.contextmanager
+    def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
+        """Give the model the averaged weights; afterwards it is bit for bit what it was.
+
+        Args:
+            loader: minibatches, or tuples that begin with them, from which the statistics of
+                BatchNorm are computed anew; without one their own averages are used.
+        """
+        with self.put_aside().shown():
+            if loader is not None:
+                recalibrate(self._model, loader, self._frozen)
+            yield
+
+    def pairs(self) -> Pairs:
+        """Return weights and statistics with their averages; what has none is not among them."""
+        return list(zip(self._tensors(), self._means, strict=False))
+
+    def put_aside(self) -> PutAside:
+        """Put the present weights aside, for the average to be shown."""
+        if self.pending:
+            raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
+        return PutAside(self, _SWAPPED_IN, self._base, self._model, self.pairs())
+
+    def _note_frozen(self) -> None:
+        """Note the layers that are kept in evaluation mode while the model is trained."""
+        if self._model.training:
+            self._frozen = {layer for layer in self._layers or () if not layer.training}
+
+    def _tensors(self) -> list[Tensor]:
+        """Return the statistics of BatchNorm, then the weights: added groups come last."""
+        self._find_layers()
+        return self._statistics() + [
+            p for p in parameters_of(self._base) if p.is_floating_point() or p.is_complex()
+        ]
+
+    def _find_layers(self) -> None:
+        if self._layers is None or len(self._means) == 0:
+            self._layers = _norms(self._model)
+
+    def _statistics(self) -> list[Tensor]:
+        found = [t for layer in self._layers or () for t in (layer.running_mean, layer.running_var)]
+        return [t for t in found if t is not None]
+
+    def heal(self) -> bool:
+        """Begin the statistics of layers anew whose values are not finite; tell if there were any.
+
+        One huge value in a minibatch is enough: weights and loss stay finite, and every evaluation
+        after it is of no use.
+        """
+        self._find_layers()
+        if are_finite(self._statistics()):
+            return False
+        for layer in self._layers or ():
+            if not are_finite(t for t in (layer.running_mean, layer.running_var) if t is not None):
+                layer.reset_running_stats()
+        return True
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the average, how many weights are in it, and which statistics are not trained."""
+        layers = self._layers or []
+        average = {
+            "count": self.count,
+            "means": [mean.clone() for mean in self._means],
+            "frozen": [index for index, layer in enumerate(layers) if layer in self._frozen],
+        }
+        return {"average": average}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken, if an average was kept there.
+
+        Raises:
+            StateError: if it is the average of another model.
+        """
+        saved = state.get("average")
+        if saved is None:
+            return
+        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), saved["means"]))
+        if given != own[: len(given)]:
+            raise StateError(
+                f"{self._owner}.load_state_dict: the average must be one of the same weights and "
+                f"BatchNorm layers, here {len(own)} tensors, got {len(given)} of other shapes"
+            )
+        self.count = saved["count"]
+        self._means = [
+            mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
+            for mean, own in zip(saved["means"], self._tensors(), strict=False)
+        ]
+        frozen = saved["frozen"]
+        self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
+
+
+@torch.no_grad()
+def recalibrate(
+    model: nn.Module, loader: Iterable[Any], frozen: Collection[nn.Module] = ()
+) -> None:
+    """Compute the running statistics of BatchNorm anew, as plain means over the minibatches.
+
+    Dropout and the like stay off; training flags and random numbers are left as they were.
+
+    Args:
+        model: whose layers are recalibrated; without such layers nothing is evaluated.
+        loader: minibatches, or tuples that begin with them.
+        frozen: layers that keep their statistics.
+
+    Raises:
+        ValueError: if there are none.
+    """
+    layers = [layer for layer in _norms(model) if layer not in frozen]
+    if not layers:
+        return
+    modules = list(model.modules())
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    momenta = [layer.momentum for layer in layers]
+    start = RandomState.capture()
+    try:
+        flags = Flags(modules)
+        with kept(flags):
+            flags.evaluate()
+            for layer in layers:
+                layer.reset_running_stats()
+                layer.momentum = None  # a plain mean
+                layer.training = True
+            is_empty = True
+            for batch in loader:
+                is_empty = False
+                inputs = batch[0] if isinstance(batch, tuple | list) else batch
+                model(inputs.to(device))
+        if is_empty:
+            raise ValueError(
+                "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
+                f"from, got none from {loader!r}; an iterator can be used up only once"
+            )
+    finally:
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        start.restore()
+
+
+def _widened(tensor: Tensor) -> Tensor:
+    """Return half precision in single: it would lose what little a late step adds to a mean."""
+    half = tensor.dtype in (torch.float16, torch.bfloat16)
+    return tensor.float() if half else tensor
+
+
+def _norms(model: nn.Module) -> list[_NormBase]:
+    return [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]

@@ -1,0 +1,98 @@
+"""What the parts of an optimizer share, and what each of them can do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.optim import Optimizer
+
+from annealtune.optim.parameters import are_finite, gradients_of, parameters_of, trained_of
+from annealtune.optim.ranks import Ranks, Wrappers, unwrapped
+
+
+class StateError(ValueError):
+    """A state dict that does not fit the optimizer it is loaded into."""
+
+
+class Context:
+    """The run that all parts of an optimizer work on.
+
+    Args:
+        owner: name of the optimizer's class, for messages.
+        base: the optimizer that makes the steps.
+        model: the module that is trained; DDP may be around it.
+        group: of the processes that train it together; by default all of torch.distributed.
+
+    Attributes:
+        model: the module inside DDP.
+        ranks: the processes.
+        wrappers: DDP and FSDP2 around the model, as far as they were seen.
+
+    Raises:
+        TypeError: if the model is missing or no module.
+    """
+
+    def __init__(
+        self, owner: str, base: Optimizer, model: Any, group: ProcessGroup | None = None
+    ) -> None:
+        if not isinstance(model, nn.Module):
+            raise TypeError(
+                f"{owner}(model=...) must be the torch.nn.Module that is trained, got {model!r}; "
+                f"write {owner}(..., model=model)"
+            )
+        self.owner = owner
+        self.base = base
+        self.ranks = Ranks(owner, base, group)
+        self.wrappers = Wrappers(model)
+        self.model: nn.Module = unwrapped(model)
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The model with everything in it."""
+        return list(self.model.modules())
+
+    @property
+    def parameters(self) -> list[Tensor]:
+        """The parameters of the base, in the order of its groups."""
+        return parameters_of(self.base)
+
+    @property
+    def gradients(self) -> list[Tensor]:
+        """The gradients of the parameters that have one."""
+        return gradients_of(self.base)
+
+    def weights_are_finite(self) -> bool:
+        """Tell whether no weight that has a gradient is NaN or infinite."""
+        return are_finite(trained_of(self.base))
+
+
+class Part:
+    """A stateful component of an optimizer. It saves and loads its own state.
+
+    The parts of an optimizer share one dict in its checkpoint, where each has its own keys.
+
+    Attributes:
+        pending: why the methods of the optimizer must not be called now; empty if they may.
+    """
+
+    pending = ""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint must hold, as plain data and tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken.
+
+        It is called on a shallow copy, which takes the place of the part once all parts and the
+        base could be loaded. So it replaces attributes and writes into none.
+
+        Raises:
+            StateError: if the state is that of another kind of run.
+        """
+
+    def renew(self) -> None:
+        """Forget what was noted of the base: its groups or its state are new."""

@@ -1,0 +1,906 @@
+"""Races: arms that step side by side on the same minibatches, and what is made of the winner.
+
+`Plan` holds the arguments of a SelfTuner, `Races` decides which arms start, what becomes of the
+winner and when it is over, `Race` is one race under way and `Arms` are its copies of the run. The
+last part finds the rate around which a first race is held.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import operator
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from annealtune.annealing import Neighborhood, Setting
+from annealtune.annealing.arguments import count, positive
+from annealtune.annealing.neighborhood import restored
+from annealtune.annealing.race import (
+    LEAST_WINDOW,
+    PATIENCE,
+    Allowance,
+    Outcome,
+    RaceInfo,
+    Standings,
+    allowance,
+    can_be_summed,
+)
+from annealtune.errors import NonFiniteLossError
+from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.history import History
+from annealtune.optim.minibatch import Minibatch, Objective
+from annealtune.optim.options import Controls, GroupRates, direction, refuses
+from annealtune.optim.parameters import gathered, gradients_are_finite, parameters_of
+from annealtune.optim.run_state import (
+    Buffers,
+    Gradients,
+    RandomState,
+    RunState,
+    Snapshot,
+    StateOutside,
+    kept,
+    unchanged,
+)
+from annealtune.optim.schedule import default_warm_up
+
+# Rates of the arms are this factor apart: half a decade.
+SPACING = 10.0**0.5
+# So many arms below the centre, so many above.
+_BELOW, _ABOVE = 1, 2
+# Further races go on from the edge that has won, this many steps beyond it, at most so often.
+_BEYOND, _MOST_RACES = 2, 5
+# Where every arm broke, the next race is held this many steps below.
+_FAR_BELOW = 4
+# After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
+MOST_SPOILT = 3
+# How far the arms of the races may lie from their centre, and how far from 1 that may be.
+_ROOM, _FARTHEST_CENTRE = 16.0, 1e30
+# Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
+# What only has such a name may not. Adagrad's steps shrink, so it begins with larger ones, and
+# Adadelta's rate is a factor.
+_CENTRES: dict[type[Optimizer], float] = {
+    torch.optim.Adam: 3e-3,
+    torch.optim.AdamW: 3e-3,
+    torch.optim.Adamax: 3e-3,
+    torch.optim.NAdam: 3e-3,
+    torch.optim.RAdam: 3e-3,
+    torch.optim.SparseAdam: 3e-3,
+    torch.optim.RMSprop: 3e-3,
+    torch.optim.Adagrad: 3e-2,
+    torch.optim.Adadelta: 1.0,
+}
+# Otherwise: the rate at which a step changes the weights by this part of their size.
+_RELATIVE_CHANGE = 2e-2
+# The first steps are not like those that follow: momentum builds up, RMSprop's and Adagrad's
+# denominators too. So this many are made along the first gradient, and the last one counts.
+_STEPS = 30
+# Tensors that start at zero count as if they had this variance over their fan-in.
+_LEAST_VARIANCE = 0.1
+_TRIES, _FIRST_TRY, _FARTHEST, _LARGEST = 12, 1e-3, 1e4, 1e30
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The arguments of `SelfTuner` that its races depend on.
+
+    Attributes:
+        on_host: whether idle arms lie in host memory.
+        warm_up: steps over which the rate rises after the race.
+        sign: -1 where the loss is maximized.
+    """
+
+    total_steps: int | None
+    around: float | None
+    neighborhood: Neighborhood | None
+    objective: Objective | None
+    on_host: bool
+    warm_up: int
+    sign: float
+
+    @classmethod
+    def checked(
+        cls,
+        base: Optimizer,
+        total_steps: Any,
+        around: Any,
+        neighborhood: Any,
+        objective: Any,
+        offload: Any,
+        warmup: Any,
+    ) -> Plan:
+        """Return the plan, before anything has changed.
+
+        Raises:
+            TypeError, ValueError: if an argument breaks its rule.
+        """
+        if total_steps is not None:
+            total_steps = count("SelfTuner(total_steps=...)", total_steps, least=1)
+        if neighborhood is not None:
+            neighborhood = _raceable(base, neighborhood, total_steps)
+        if around is not None:
+            if neighborhood is not None and "lr" in neighborhood.options:
+                raise ValueError(
+                    "SelfTuner(around=..., neighborhood=...) must be given one of the two where H "
+                    f"sets lr, got around={around!r} too"
+                )
+            around = positive("SelfTuner(around=...)", around)
+            _check_room(base, around)
+        if objective is not None and not callable(objective):
+            raise TypeError(
+                "SelfTuner(objective=...) must be a function without arguments that returns a "
+                f"number, got {objective!r}"
+            )
+        if not isinstance(offload, bool):
+            raise ValueError(f"SelfTuner(offload=...) must be True or False, got {offload!r}")
+        if warmup is None:
+            warmup = default_warm_up(total_steps)
+        warmup = count("SelfTuner(warmup=...)", warmup, least=0)
+        sign = direction("SelfTuner", base)
+        return cls(total_steps, around, neighborhood, objective, offload, warmup, sign)
+
+
+def _check_room(base: Optimizer, around: float) -> None:
+    """Refuse a centre whose arms would have rates that nobody can compute with."""
+    largest = {"lr": around * _ROOM}
+    refused = any(refuses(base, group, largest) for group in base.param_groups)
+    if refused or not 1 / _FARTHEST_CENTRE <= around <= _FARTHEST_CENTRE:
+        kinds = {str(p.dtype).removeprefix("torch.") for p in parameters_of(base)}
+        raise ValueError(
+            f"SelfTuner(around=...) must leave room for rates that are {_ROOM:g} times as large or "
+            f"as small, got {around!r} for weights in {', '.join(sorted(kinds))}"
+        )
+
+
+def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:
+    """Return the H that was given, if there is a race that fits it."""
+    fitting = Controls("SelfTuner", base).fit(neighborhood)
+    if len(fitting) < 2:
+        raise ValueError(
+            f"SelfTuner(neighborhood=...) must hold at least two settings that "
+            f"{type(base).__name__} takes, for a race needs two arms, got {fitting!r}"
+        )
+    if not allowance(total_steps).fits(len(fitting)):
+        raise ValueError(
+            f"SelfTuner(total_steps={total_steps}, neighborhood=...): a race of {len(fitting)} "
+            "settings must fit into the run, but would make more extra steps than it allows; take "
+            "fewer settings or more steps"
+        )
+    return fitting
+
+
+class Races(Part):
+    """Finds the setting of a run by one race, or by a few where the winner is at an edge.
+
+    Args:
+        context: the run.
+        rates: writes a setting into the groups.
+        history: is told of every race.
+        plan: what the races are to be.
+
+    Attributes:
+        infos: the races that are over.
+        centre: the rate in the middle of the first race; NaN until there is a gradient.
+    """
+
+    def __init__(self, context: Context, rates: GroupRates, history: History, plan: Plan) -> None:
+        self._context = context
+        self._rates = rates
+        self._history = history
+        self._plan = plan
+        # The incumbent of an H that is given.
+        self._own_arm = _present(context.base, tuple(plan.neighborhood or ()))
+        self.centre = math.nan
+        self.infos: list[RaceInfo] = []
+
+    def first(self, step: int, before: Buffers | None) -> Race | None:
+        """Start the first race, from the buffers before this forward; None if the run is too short.
+
+        Then the centre is to be held.
+        """
+        ranks = self._context.ranks
+        self.centre = ranks.first(self._find_centre(), "centre", step)
+        settings = self._first_arms()
+        if not settings:
+            return None
+        ranks.refuse_differences("settings", *settings)
+        with _rewound(before, self._context):
+            return self.started(settings, step)
+
+    def extra_steps(self, race: Race | None) -> int:
+        """Return the steps that the arms of all races made besides one a minibatch."""
+        if race is None:
+            return sum(info.extra_steps for info in self.infos)
+        return race.extra_steps + sum(info.extra_steps for info in self._before(race))
+
+    def _before(self, race: Race) -> list[RaceInfo]:
+        """Return the races before one; it may be among them if its end was interrupted."""
+        return [info for info in self.infos if info.step < race.began]
+
+    def judge(self, race: Race, step: int) -> Setting | Race:
+        """Judge a race that is over: hold the winner's setting, or race on beyond it.
+
+        The model is given the winner, or starts again where all arms did.
+        """
+        race.arms.unseal()  # the winner is brought into the model, the others go
+        if race.all_broke:
+            return self._after_all_broke(race, step)
+        outcome = self._cautious(race, race.verdict(self._incumbent(race)))
+        winner = race.settings[outcome.winner]
+        self._context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
+        further = self._further(race, outcome.winner)
+        chosen = winner if further else self._settled(winner)
+        # An arm that has had this rate all along is exactly where the base would be with it, unless
+        # the run is to warm up first.
+        arm = None if further or self._plan.warm_up > 0 else race.live_arm(chosen)
+        if arm is not None:
+            race.arms.switch_to(arm)
+            if not self._context.weights_are_finite():
+                arm = None  # its last step broke it
+        if arm is None:
+            race.arms.start_again()
+        self._note(race, step, outcome, rate_of(chosen), restarted=arm is None)
+        return self._started_beyond(further, step + 1) if further else chosen
+
+    def _after_all_broke(self, race: Race, step: int) -> Setting | Race:
+        """Start again far below, or with the incumbent of an H.
+
+        Raises:
+            NonFiniteLossError: if there never was a finite loss.
+        """
+        if race.standings.minibatches == 0:
+            raise broken_from_the_start(race.standings.spoilt)
+        chosen = race.settings[self._incumbent(race)]
+        if self._plan.neighborhood is None:
+            chosen = Setting({"lr": min(map(rate_of, race.settings)) / SPACING**_FAR_BELOW})
+        race.arms.start_again()
+        self._note(race, step, None, rate_of(chosen), restarted=True)
+        self.centre = rate_of(chosen)
+        if self._plan.neighborhood is None and self._may_race_on(race, 3):
+            return self._started_beyond(spaced(self.centre, -1, 1), step + 1)
+        self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
+        return chosen
+
+    def _find_centre(self) -> float:
+        if self._plan.around is not None:
+            return self._plan.around
+        if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
+            return math.nan  # every arm has its own
+        known = known_centre(self._context.base)
+        return relative_centre(self._context.base, self._rates) if known is None else known
+
+    def _first_arms(self) -> tuple[Setting, ...]:
+        """Return the settings of the first race: the H that was given, or rates around a centre."""
+        if self._plan.neighborhood is not None:
+            return tuple(Setting({"lr": self.centre, **s}) for s in self._plan.neighborhood)
+        for above in range(_ABOVE, 0, -1):
+            if self._allowance().fits(_BELOW + 1 + above):
+                return spaced(self.centre, -_BELOW, above)
+        return ()
+
+    def _allowance(self) -> Allowance:
+        return allowance(self._plan.total_steps, is_further=bool(self.infos))
+
+    def _may_race_on(self, race: Race, arms: int) -> bool:
+        """Tell whether the run has room for one race more."""
+        room = allowance(self._plan.total_steps, is_further=True)
+        return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
+
+    def _started_beyond(self, settings: Sequence[Setting], step: int) -> Race:
+        """Start a further race; until its first step the groups tell a rate of ours."""
+        race = self.started(settings, step)
+        self._rates.apply(settings[0])
+        return race
+
+    def started(self, settings: Sequence[Setting], step: int) -> Race:
+        """Return a race of these settings, each arm where the model is now."""
+        about = self._plan, self._allowance(), self._history
+        return Race(self._context, settings, self._rates, *about, step)
+
+    def _incumbent(self, race: Race) -> int:
+        """Return the arm with what the run would have without this race."""
+        if self._plan.neighborhood is not None:
+            return self._own_arm
+        before = self._before(race)
+        rate = before[-1].rate if before else self.centre
+        distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
+        return distances.index(min(distances))
+
+    def _cautious(self, race: Race, outcome: Outcome) -> Outcome:
+        """Keep the incumbent where a smaller rate has won that is not clearly better.
+
+        In noise any arm can win, and a rate that is too small learns nothing.
+        """
+        incumbent, by_losses = self._incumbent(race), self._plan.objective is None
+        rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
+        if self._plan.neighborhood is not None or not by_losses or rates[0] >= rates[1]:
+            return outcome
+        standings = race.standings
+        if incumbent not in standings.live:
+            return outcome
+        if standings.difference(incumbent, outcome.winner).is_clear:
+            return outcome
+        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
+
+    def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
+        """Return the arms of a further race if nothing beyond the winner was tried yet.
+
+        Below the lowest rate it goes on only if even that does harm, above the highest only if the
+        centre may be far off, because it comes from the first gradient.
+        """
+        tried = [*race.settings, *(s for info in self._before(race) for s in info.settings)]
+        rates, winner = list(map(rate_of, tried)), rate_of(race.settings[arm])
+        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+            return ()
+        if winner == min(rates) and race.standings.does_harm(arm):
+            return spaced(winner, -_BEYOND, 0)
+        base = self._context.base
+        is_relative = self._plan.around is None and known_centre(base) is None
+        if winner == max(rates) and is_relative:
+            arms = spaced(winner, 0, _BEYOND)
+            return arms if rate_of(arms[-1]) <= highest_rate(base) else ()
+        return ()
+
+    def _settled(self, winner: Setting) -> Setting:
+        """Return what is made of the winner: half a decade less where the centre is not known.
+
+        Such a base diverges at a rate that is a little too large, and often after the race.
+        """
+        if self._plan.neighborhood is not None or known_centre(self._context.base) is not None:
+            return winner
+        return Setting({"lr": rate_of(winner) / SPACING})
+
+    def note_cut(self, rate: float) -> None:
+        """Let the record of the last race tell the rate that the guard has left."""
+        if self.infos:
+            self.infos = [*self.infos[:-1], dataclasses.replace(self.infos[-1], rate=rate)]
+
+    def _note(
+        self, race: Race, step: int, outcome: Outcome | None, rate: float, *, restarted: bool
+    ) -> None:
+        before = self._before(race)
+        info = race.info(step, outcome, rate, restarted=restarted, number=len(before) + 1)
+        self.infos = [*before, info]
+        self._history.note(step, str(info), is_race=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        given = self._plan.neighborhood
+        races = {
+            "settings": None if given is None else list(map(dict, given)),
+            "centre": self.centre,
+            "infos": [info.to_dict() for info in self.infos],
+        }
+        return {"races": races}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken.
+
+        Raises:
+            StateError: if it is the state of another H.
+        """
+        state = state["races"]
+        given = state["settings"]
+        settings = None if given is None else [restored(options) for options in given]
+        own = None if self._plan.neighborhood is None else list(self._plan.neighborhood)
+        if settings != own:
+            raise StateError(
+                "SelfTuner.load_state_dict: the state must come from a run with the same "
+                f"neighborhood, here {own}, got {settings}"
+            )
+        self.centre = state["centre"]
+        self.infos = [RaceInfo.from_dict(info) for info in state["infos"]]
+
+
+def broken_from_the_start(minibatches: int) -> NonFiniteLossError:
+    """Describe a loss or a gradient that is not finite before any race."""
+    return NonFiniteLossError(
+        "SelfTuner.step: loss and gradient at the first weights must be finite, got "
+        f"{minibatches} minibatches in a row where they are not; look at the data, the initial "
+        "weights and the loss"
+    )
+
+
+@contextmanager
+def _rewound(before: Buffers | None, context: Context) -> Iterator[None]:
+    """Give the model the buffers it had before, meanwhile."""
+    with kept(Buffers(context.modules)):
+        if before is not None:
+            before.put_back()
+        yield
+
+
+def rate_of(setting: Setting) -> float:
+    """Return the rate of a setting."""
+    return float(setting["lr"])
+
+
+def spaced(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
+    """Return rates half a decade apart, from so many steps below a rate to so many above."""
+    return tuple(Setting({"lr": centre * SPACING**n}) for n in range(lowest, highest + 1))
+
+
+def _present(base: Optimizer, settings: Sequence[Setting]) -> int:
+    """Return the number of the setting that the base has now; the first if it has none of them."""
+    group = base.param_groups[0]
+    matches = (n for n, s in enumerate(settings) if all(group.get(o) == s[o] for o in s))
+    return next(matches, 0)
+
+
+class Race:
+    """One race of arms that differ in their setting.
+
+    Args:
+        context: the run.
+        settings: one for each arm.
+        rates: writes a setting into the groups of the base.
+        plan: what the arms are judged by, and where they lie.
+        allowance: what the race may cost.
+        history: is told what goes wrong.
+        began: number of the step at which it begins.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        settings: Sequence[Setting],
+        rates: GroupRates,
+        plan: Plan,
+        allowance: Allowance,
+        history: History,
+        began: int,
+    ) -> None:
+        self._context = context
+        self.settings = tuple(settings)
+        self._rates = rates
+        self._sign = plan.sign
+        self._objective = plan.objective
+        self._allowance = allowance
+        self._say = functools.partial(history.say, began)
+        self.began = began
+        self.extra_steps = 0
+        self.standings = Standings(len(self.settings))
+        self.arms = Arms(context, len(self.settings), on_host=plan.on_host)
+        self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
+        self._norms: tuple[float, ...] | None = None  # of the first arm's first gradient
+        self._is_checked = False  # whether the base keeps its state where an arm can have its own
+        self._torn: int | None = None  # the arm whose weights are being written
+
+    def step(self, minibatch: Minibatch, before: Buffers | None = None) -> None:
+        """Let every live arm make its own step on one minibatch; drop those that clearly lose.
+
+        Args:
+            minibatch: with its gradient for the arm in the model in place.
+            before: buffers of that arm before the forward, if known.
+        """
+        end = after = RandomState.capture()
+        self.arms.unseal()  # and so it stays where the step is interrupted
+        first = self.arms.in_model
+        losses: dict[int, float] = {}
+        modules = self._context.modules
+        has_buffers = any(map(operator.attrgetter("_buffers"), modules))
+        others = Gradients(self._other_parameters())
+        try:
+            for arm in sorted(self.standings.live, key=first.__ne__):  # the one in the model first
+                self.arms.switch_to(arm)
+                if arm != first:
+                    others.put_aside()  # of parameters that another optimizer trains
+                    before = Buffers(modules) if has_buffers else None
+                loss = minibatch.compared() if arm == first else minibatch.again()
+                mean = self._context.ranks.mean(float(loss), self.standings.minibatches, arm)
+                losses[arm] = self._sign * mean
+                if not self._context.weights_are_finite():
+                    losses[arm] = math.nan  # a loss does not always show it
+                end.restore()
+                if self.standings.minibatches == 0:
+                    self._compare_gradients(is_first=arm == first)
+                if math.isfinite(losses[arm]):
+                    self._move(arm, is_scaled=minibatch.scale is not None)
+                    after = RandomState.capture()  # some bases draw numbers of their own
+                elif before is not None:
+                    before.put_back()  # what it did to the statistics of BatchNorm, say
+            after.restore()
+        except BaseException:
+            end.restore()
+            self._give_up_torn()
+            raise
+        finally:
+            others.put_back()
+        self.extra_steps += len(losses) - 1
+        self.standings.add(losses)
+        if self._objective is None:
+            self.standings.drop_losers()
+        self._forget_dropped()
+        self.arms.switch_to(min(self.standings.live, key=self.standings.score))
+        self.arms.seal()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is time for the verdict."""
+        live = len(self.standings.live)
+        if self.all_broke:
+            return True
+        if live == 1:  # one that is left because the others broke may break too
+            return self.standings.minibatches >= LEAST_WINDOW
+        is_spent = self.extra_steps + live - 1 > self._allowance.extra_steps
+        if is_spent and self._objective is None and not self.standings.has_learnt:
+            # On a plateau it is too early to judge.
+            is_spent = self.extra_steps + live - 1 > PATIENCE * self._allowance.extra_steps
+        return is_spent or self.standings.minibatches >= self._allowance.minibatches
+
+    @property
+    def all_broke(self) -> bool:
+        """Whether no arm has a finite loss any more."""
+        return self.standings.spoilt >= MOST_SPOILT
+
+    @property
+    def rate(self) -> float:
+        """The rate of the arm that leads."""
+        return rate_of(self.settings[self.standings.leader])
+
+    def live_arm(self, setting: Setting) -> int | None:
+        """Return the arm that has trained with a setting all along, if it is still there."""
+        return next((arm for arm in self.standings.live if self.settings[arm] == setting), None)
+
+    def verdict(self, incumbent: int) -> Outcome:
+        """Judge the live arms; return who has won."""
+        if self._objective is None:
+            return self.standings.verdict(incumbent)
+        try:
+            self._values = {arm: self._judged(arm) for arm in self.standings.live}
+        finally:
+            self.arms.seal()
+        counts = {len(values) for values in self._values.values()}
+        if len(counts) > 1:
+            raise ValueError(
+                "SelfTuner(objective=...) must return as many numbers for one arm as for "
+                f"another, for they are compared one by one, got {sorted(counts)} of them"
+            )
+        broken = {a: v for a, v in self._values.items() if not all(map(can_be_summed, v))}
+        if len(broken) == len(self._values):
+            self._say("the objective is not finite for any arm: the incumbent wins")
+            winner = incumbent if incumbent in self.standings.live else self.standings.leader
+            return Outcome(winner, "no objective was finite")
+        for arm, values in broken.items():
+            self.standings.drop(arm, f"objective {values}")
+        self._forget_dropped()
+        found = [self._values[arm] for arm in self.standings.live]
+        if len(found) > 1 and all(value == found[0] for value in found):
+            self._say(
+                f"the objective is {found[0][0]:.4g} for every arm, so it decides nothing and the "
+                "incumbent wins: does it depend on the weights that this optimizer trains?"
+            )
+        return self.standings.verdict(incumbent, self._values)
+
+    def scores(self) -> tuple[float, ...]:
+        """Return what every arm is judged by, NaN where there is nothing.
+
+        That is the mean loss over its last minibatches, or the mean of the objective's values.
+        """
+        scores = [self._sign * self.standings.score(arm) for arm in range(len(self.settings))]
+        if self._objective is not None:
+            judged = (self._values.get(arm, [math.nan]) for arm in range(len(self.settings)))
+            scores = list(map(statistics.fmean, judged))
+        return tuple(score if math.isfinite(score) else math.nan for score in scores)
+
+    def info(
+        self, step: int, outcome: Outcome | None, rate: float, *, restarted: bool, number: int
+    ) -> RaceInfo:
+        """Return what there is to tell of a race that ended with a step; None is: all broke."""
+        winner = None if outcome is None else outcome.winner
+        return RaceInfo(
+            number=number,
+            step=self.began,
+            minibatches=step + 1 - self.began,
+            settings=self.settings,
+            scores=self.scores(),
+            dropped=dict(self.standings.dropped),
+            winner=winner,
+            reason="all broke" if outcome is None else outcome.reason,
+            rate=rate,
+            extra_steps=self.extra_steps,
+            restarted=restarted,
+            second=None if winner is None else self._second(winner),
+            losses=tuple(tuple(self._sign * x for x in own) for own in self.standings.losses),
+        )
+
+    def _second(self, winner: int) -> int | None:
+        """Return the best arm besides the winner: the dropped ones come after those that stayed."""
+        live = self.standings.live
+        sign = 1.0 if self._objective is not None else self._sign
+        ranks = [
+            (arm not in live, sign * score, arm)
+            for arm, score in enumerate(self.scores())
+            if arm != winner and not math.isnan(score)
+        ]
+        return min(ranks)[-1] if ranks else None
+
+    def _other_parameters(self) -> list[Tensor]:
+        own = set(self._context.parameters)
+        return [p for p in self._context.model.parameters() if p not in own]
+
+    def _compare_gradients(self, *, is_first: bool) -> None:
+        """Warn if the second arm, still at the same weights, has another gradient than the first.
+
+        Then something goes into the gradient that is not computed again: a term that is added to
+        the loss, clipping in the loop, random numbers that are not torch's.
+        """
+        if self._norms == ():
+            return
+        norms = [float(gathered(gradient.norm())) for gradient in self._context.gradients]
+        known, self._norms = self._norms, tuple(norms) if is_first else ()
+        if known is not None and not is_first and not _are_close(known, norms):
+            self._say(
+                "replaying the first minibatch at the same weights gave a different gradient, so "
+                "the arms are not alike: everything that goes into it belongs in the function "
+                "given to record, a GradScaler in record(fn, scaler=scaler), clipping in "
+                "opt.before_step(fn) or once more in opt.after_replay(fn), random numbers in "
+                "torch's generators"
+            )
+
+    def _move(self, arm: int, *, is_scaled: bool) -> None:
+        """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
+        base = self._context.base
+        if is_scaled and not gradients_are_finite(base):
+            return
+        outside = None if self._is_checked else StateOutside(base)
+        self._torn = arm
+        self._rates.apply(self.settings[arm])
+        base.step()
+        self._torn = None
+        if outside is not None:
+            self._is_checked = True
+            outside.refuse_changes(self._context.owner)
+
+    def _give_up_torn(self) -> None:
+        """Drop the arm whose step was interrupted: its weights are half old, half new."""
+        if self._torn is not None and len(self.standings.live) > 1:
+            self.standings.drop(self._torn, "interrupted in the middle of a step")
+            self._forget_dropped()
+        self._torn = None
+
+    def _forget_dropped(self) -> None:
+        for arm in self.standings.dropped:
+            self.arms.drop(arm, self.standings.live[0])
+
+    @torch.no_grad()
+    def _judged(self, arm: int) -> list[float]:
+        """Return the values of the objective for one arm; smaller is better."""
+        self.arms.switch_to(arm)
+        assert self._objective is not None
+        with unchanged(self._context.parameters, self._context.modules):
+            values = self._objective()
+        return self._context.ranks.means(_numbers(values), "objective", arm)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the standings and the arms."""
+        return {
+            "settings": [dict(setting) for setting in self.settings],
+            "allowance": [self._allowance.minibatches, self._allowance.extra_steps],
+            "began": self.began,
+            "extra_steps": self.extra_steps,
+            "standings": self.standings.state_dict(),
+            "arms": self.arms.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken; it is a new race that nobody else has."""
+        self._allowance = Allowance(*state["allowance"])
+        self.extra_steps = state["extra_steps"]
+        self.standings.load_state_dict(state["standings"])
+        self.arms.load_state_dict(state["arms"])
+
+
+def _numbers(values: Any) -> list[float]:
+    """Return what an objective returned as numbers.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    given = values
+    if isinstance(values, Tensor):
+        values = values.detach().double().flatten().tolist()
+    elif isinstance(values, int | float):
+        values = [values]
+    try:
+        numbers = [] if isinstance(values, str | bytes) else [float(value) for value in values]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers:
+        raise TypeError(
+            "SelfTuner(objective=...) must return a number, or several that are compared one by "
+            f"one, got {given!r}"
+        )
+    return numbers
+
+
+def _are_close(ones: Sequence[float], others: Sequence[float]) -> bool:
+    """Compare norms; a device may sum in another order the second time, and NaN is NaN."""
+    return len(ones) == len(others) and all(
+        math.isclose(one, other, rel_tol=1e-2, abs_tol=1e-12) or not math.isfinite(one)
+        for one, other in zip(ones, others, strict=True)
+    )
+
+
+class Arms:
+    """As many runs as there are arms, all starting where the model is now.
+
+    The model holds one arm at a time, the others lie beside it: at most one copy of weights,
+    optimizer state and buffers for each arm, the place to start again from included.
+
+    Args:
+        context: the run.
+        count: how many there are.
+        on_host: whether those that are not in the model lie in host memory.
+
+    Attributes:
+        in_model: the number of the one that the model holds.
+    """
+
+    def __init__(self, context: Context, count: int, *, on_host: bool) -> None:
+        self._context = context
+        self._on_host = on_host
+        self.in_model = 0
+        self._origin = self._copy()
+        self._idle = {arm: self._copy() for arm in range(1, count)}
+        self._sealed: list[tuple[int, int]] | None = None
+
+    def switch_to(self, arm: int) -> None:
+        """Bring an arm into the model."""
+        if arm == self.in_model:
+            return
+        state = self._idle[arm]
+        idle = {**self._idle, self.in_model: state}
+        del idle[arm]
+
+        def note() -> None:
+            self._idle, self.in_model = idle, arm
+
+        state.exchange(note)
+
+    def drop(self, arm: int, successor: int) -> None:
+        """Forget an arm; if it is in the model, its successor takes its place."""
+        if arm == self.in_model:
+            self.switch_to(successor)
+        self._idle.pop(arm, None)
+
+    def start_again(self) -> None:
+        """Give the model the state that all arms started from."""
+        self._origin.put()
+
+    def include(self, group: dict[str, Any]) -> None:
+        """Take in a group that was added to the base."""
+        for state in (self._origin, *self._idle.values()):
+            state.include(group)
+        self.unseal()
+
+    def seal(self) -> None:
+        """Note the weights as ours."""
+        self._sealed = self._marks()
+
+    def unseal(self) -> None:
+        """Let the weights be written until they are sealed again."""
+        self._sealed = None
+
+    def refuse_others(self) -> None:
+        """Refuse whoever else has written into the weights since, as far as can be seen."""
+        if self._sealed is not None and self._sealed != self._marks():
+            raise RuntimeError(
+                "SelfTuner: weights must not be written by somebody else while a race is on, for "
+                f"only one of {len(self._idle) + 1} arms would have them. Load weights before the "
+                "first step, or after the race: opt.is_racing tells"
+            )
+
+    def _marks(self) -> list[tuple[int, int]]:
+        weights = self._context.parameters
+        return [(p._version, getattr(p, "_local_tensor", p).data_ptr()) for p in weights]
+
+    def _copy(self) -> RunState:
+        return RunState(self._context.base, self._context.model, on_host=self._on_host)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_sealed": None}  # the weights of a copy lie somewhere else
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the arms that are not in the model, and the place to start again from."""
+        return {
+            "in_model": self.in_model,
+            "origin": self._origin.state_dict(),
+            "idle": {arm: state.state_dict() for arm, state in self._idle.items()},
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken; the model's own state is loaded apart.
+
+        Raises:
+            StateError: if it is the state of another model.
+        """
+        self.in_model = state["in_model"]
+        self._origin.load_state_dict(state["origin"])
+        self._idle = {}
+        for arm, saved in state["idle"].items():
+            self._idle[arm] = self._copy()
+            self._idle[arm].load_state_dict(saved)
+        self._sealed = None
+
+
+def known_centre(base: Optimizer) -> float | None:
+    """Return the centre for a base whose steps do not depend on the size of the gradient.
+
+    Example:
+        >>> known_centre(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
+        0.003
+    """
+    return next((rate for kind, rate in _CENTRES.items() if isinstance(base, kind)), None)
+
+
+@torch.no_grad()
+def relative_centre(base: Optimizer, rates: GroupRates) -> float:
+    """Return the rate at which a step along the present gradient changes the weights by 2 %.
+
+    The base makes thirty steps at a trial rate, which are undone; the change of the last one being
+    about proportional to the rate, two or three trials are enough. Hooks on the base's step are
+    called in them too.
+
+    Args:
+        base: with a gradient in place.
+        rates: writes a rate into its groups.
+    """
+    before = Snapshot(base)
+    start = RandomState.capture()
+    rate = _FIRST_TRY
+    parameters = parameters_of(base)
+    possible = highest_rate(base) / _FARTHEST**0.5  # the arms go far above the centre
+    origin = [p.clone() for p in parameters]
+    for _ in range(_TRIES):
+        before.take(gradients=True)
+        try:
+            rates.write(rate)
+            for _ in range(_STEPS - 1):
+                base.step()
+            weights = [p.clone() for p in parameters]
+            base.step()
+            change = _relative_change(parameters, weights, origin)
+        finally:
+            before.restore()
+            start.restore()
+        if rate > _LARGEST:
+            break
+        if math.isfinite(change) and abs(math.log(max(change, 1e-300) / _RELATIVE_CHANGE)) < 0.1:
+            return rate
+        wanted = _RELATIVE_CHANGE / change if math.isfinite(change) and change > 0 else math.nan
+        if math.isnan(wanted):
+            wanted = _FARTHEST if change == 0 else 1 / _FARTHEST
+        rate = min(rate * min(max(wanted, 1 / _FARTHEST), _FARTHEST), possible)
+    return rate if rate < _LARGEST else _FIRST_TRY  # nothing moves the weights
+
+
+def highest_rate(base: Optimizer) -> float:
+    """Return the highest rate that torch takes: what the weights' kind cannot hold it refuses."""
+    kinds = (p.dtype for p in parameters_of(base) if p.dtype.is_floating_point)
+    return min((torch.finfo(kind).max for kind in kinds), default=math.inf)
+
+
+def _square(tensor: Tensor) -> float:
+    """Return the sum of squares: unlike a mean, shards of different sizes add up to it."""
+    return float(gathered(tensor.abs().double().square().sum()))
+
+
+def _relative_change(after: list[Tensor], before: list[Tensor], origin: list[Tensor]) -> float:
+    """Return the root mean square of the changes, each tensor's in units of its original size."""
+    triples = zip(after, before, origin, strict=True)
+    moved = [(p, w, o) for p, w, o in triples if p.grad is not None and p.numel() > 0]
+    total, count = 0.0, 0
+    for p, weight, first in [(p, w, o) for p, w, o in moved if p.dim() >= 2] or moved:
+        fan_in = max(p.numel() // p.shape[0], 1) if p.dim() >= 2 else 1
+        size = max(_square(first) / first.numel(), _LEAST_VARIANCE / fan_in)
+        total += _square(p - weight) / size
+        count += p.numel()
+    return math.sqrt(total / count) if count else 0.0

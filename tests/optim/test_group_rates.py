@@ -1,0 +1,88 @@
+"""Groups of different rates keep their ratios, whatever rate H picks."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from annealtune import SGDSA, EmbeddedTuner, grid
+
+
+def groups_of(net, **body):
+    return [
+        {"params": [*net.first.parameters(), *net.norm.parameters()], **body},
+        {"params": net.last.parameters()},
+    ]
+
+
+def rates_of(tuner):
+    return [group["lr"] for group in tuner.param_groups]
+
+
+def steps(net, tuner, batches):
+    for x, y in batches:
+        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        yield tuner.last_step.setting["lr"]
+
+
+def test_a_rate_of_h_is_that_of_the_largest_group(net, make_batches):
+    base = torch.optim.AdamW(groups_of(net, lr=1e-5), lr=1e-3)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1.0, 0.5]), temperature=math.inf)
+    for rate in steps(net, tuner, make_batches(6)):
+        assert rates_of(tuner) == [pytest.approx(rate / 100), rate]
+
+
+def test_also_for_a_group_that_is_added_later(net, make_batches):
+    tuner = EmbeddedTuner(
+        torch.optim.SGD(groups_of(net, lr=0.25), lr=0.5),
+        model=net,
+        neighborhood=grid(lr=[0.125]),
+        temperature=math.inf,
+    )
+    list(steps(net, tuner, make_batches(2)))
+    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 1.0})
+    list(steps(net, tuner, make_batches(2)))
+    assert rates_of(tuner) == [0.0625, 0.125, 0.25]
+
+
+def test_layer_decay_as_timm_writes_it(net, make_batches):
+    base = torch.optim.SGD(groups_of(net, lr_scale=0.5), lr=0.1)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[0.25]), temperature=math.inf)
+    list(steps(net, tuner, make_batches(2)))
+    assert rates_of(tuner) == [0.125, 0.25]
+
+
+def test_groups_of_sgd_sa(net, make_batches):
+    tuner = SGDSA(groups_of(net, lr=0.25), grid(lr=[0.5]), model=net, temperature=math.inf)
+    list(steps(net, tuner, make_batches(1)))
+    assert rates_of(tuner) == [0.5, 0.5]  # a group without a rate has the largest of the others'
+    three = [{**group, "lr": rate} for group, rate in zip(groups_of(net), [0.1, 0.4], strict=True)]
+    tuner = SGDSA(three, grid(lr=[0.5]), model=net, temperature=math.inf)
+    list(steps(net, tuner, make_batches(1)))
+    assert rates_of(tuner) == [0.125, 0.5]
+
+
+def test_a_rejection_puts_each_rate_back(net, make_batches):
+    base = torch.optim.SGD(groups_of(net, lr=0.25), lr=0.5)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e30]), temperature=0.0)
+    list(steps(net, tuner, make_batches(2)))
+    assert rates_of(tuner) == [0.25, 0.5]
+
+
+def test_ratios_need_a_rate(net):
+    base = torch.optim.SGD(net.parameters(), lr=0.0)
+    with pytest.raises(ValueError, match=r"EmbeddedTuner\(base=...\)"):
+        EmbeddedTuner(base, net, neighborhood=grid(lr=[0.1]))
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(momentum=[0.0, 0.9]))
+    assert rates_of(tuner) == [0.0]  # where H does not set it
+
+
+def test_values_by_option_are_a_grid(net):
+    choices = {"lr": [0.1, 0.2], "momentum": [0.0, 0.9]}
+    base = torch.optim.SGD(net.parameters(), lr=0.1)
+    for tuner in (SGDSA(net, choices), EmbeddedTuner(base, net, neighborhood=choices)):
+        assert tuner.neighborhood == grid(**choices)
+    with pytest.raises(TypeError, match="neighborhood"):
+        SGDSA(net, {"lr": 0.1})

@@ -1,0 +1,136 @@
+"""`record` and a bare ``step()`` for the optimizers that accept or undo steps."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
+
+STEPS = 60
+RATES = grid(lr=[30.0, 3.0, 0.3, 0.1])
+
+
+def tuner(net):
+    base = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.5)
+    return EmbeddedTuner(base, net, neighborhood=RATES, total_steps=STEPS, seed=5)
+
+
+def by_closure(net, opt):
+    return lambda x, y: opt.step(lambda: F.cross_entropy(net(x), y))
+
+
+def recorded(net, opt, *, backward=True):
+    compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
+
+    def step(x, y):
+        loss = compute_loss(x, y)
+        if backward:
+            loss.backward()
+        opt.step()
+        opt.zero_grad()
+
+    return step
+
+
+@pytest.fixture
+def assert_same(make_net, make_batches, bits):
+    """Compare runs with two loops: weights, buffers, counts, verdicts of both kinds."""
+
+    def trained(make, loop):
+        net = make_net()
+        optimizer = make(net)
+        torch.manual_seed(6)
+        step = loop(net, optimizer)
+        for x, y in make_batches(STEPS):
+            step(x, y)
+        total = optimizer.moves.total
+        assert 0 < total.accepted < total.tried == STEPS
+        return bits(net.state_dict()), optimizer.moves
+
+    def assert_same(one, other, make=tuner):
+        assert trained(make, one) == trained(make, other)
+
+    return assert_same
+
+
+def as_published(net):
+    return SGDSA(net, RATES, preset="paper-code", batch_size=16, temperature=0.01, seed=5)
+
+
+@pytest.mark.parametrize("make", [tuner, as_published])
+def test_the_same_run_as_with_a_closure(assert_same, make):
+    assert_same(by_closure, recorded, make)
+
+
+def test_without_gradients(assert_same):
+    def make(net):
+        return StochasticSA(net, radius=0.05, total_steps=STEPS, seed=5)
+
+    assert_same(by_closure, lambda net, opt: recorded(net, opt, backward=False), make)
+
+
+def test_accumulation_decides_on_all_parts(assert_same):
+    def parts(x, y):
+        return list(zip(x.chunk(4), y.chunk(4), strict=True))
+
+    def accumulated(net, opt):
+        def step(x, y):
+            def closure():
+                opt.zero_grad()
+                total = torch.zeros(())
+                for part in parts(x, y):
+                    loss = F.cross_entropy(net(part[0]), part[1]) / 4
+                    loss.backward()
+                    total = total + loss.detach()
+                return total
+
+            opt.step(closure)
+
+        return step
+
+    def bare(net, opt):
+        compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
+
+        def step(x, y):
+            for part in parts(x, y):
+                (compute_loss(*part) / 4).backward()
+            opt.step()
+            opt.zero_grad()
+
+        return step
+
+    assert_same(accumulated, bare)
+
+
+def test_calls_without_gradients_and_nested_ones_do_not_count(assert_same):
+    def noisy(net, opt):
+        inner = opt.record(lambda x, y: F.cross_entropy(net(x), y))
+        outer = opt.record(lambda x, y: inner(x, y))
+
+        def step(x, y):
+            net.eval()
+            with torch.no_grad():
+                inner(x[:4], y[:4])
+            net.train()
+            loss = outer(x, y)
+            opt.zero_grad()  # between forward and backward, as many loops do
+            loss.backward()
+            opt.step()
+
+        return step
+
+    assert_same(recorded, noisy)
+
+
+def test_a_function_may_return_a_dict_with_the_loss(assert_same):
+    def by_dict(net, opt):
+        compute = opt.record(lambda x, y: {"loss": F.cross_entropy(net(x), y), "x": x})
+
+        def step(x, y):
+            compute(x, y)["loss"].backward()
+            opt.step()
+            opt.zero_grad()
+
+        return step
+
+    assert_same(by_closure, by_dict)

@@ -1,0 +1,163 @@
+"""Every strategy inside the optimizer: names, determinism, resume, exact undo, candidates."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from annealtune import SGDSA, Setting, grid
+from annealtune.strategies import Tabu
+
+NAMES = ["simulated-annealing", "tabu", "variable-neighborhood", "genetic"]
+H = grid(lr=[30.0, 3.0, 1.0, 0.1, 0.01], momentum=[0.0, 0.9])
+
+
+def tuned(net, strategy, **options):
+    return SGDSA(net, H, strategy=strategy, total_steps=40, **options)
+
+
+def steps(net, tuner, batches):
+    infos = []
+    for x, y in batches:
+        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        infos.append(tuner.last_step)
+    return infos
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_enough_and_a_seed_determines_the_run(name, make_net, make_batches):
+    runs = []
+    for seed in (3, 3, 4):
+        net = make_net()
+        torch.manual_seed(1)
+        runs.append(steps(net, tuned(net, name, seed=seed), make_batches(25)))
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+    assert all(info.setting in H for info in runs[0])
+    assert any(info.accepted for info in runs[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_state_in_the_middle_continues_the_run(name, make_net, make_batches, picture):
+    batches = make_batches(30, size=4)
+    net = make_net()
+    tuner = tuned(net, name)
+    steps(net, tuner, batches[:13])
+    saved = copy.deepcopy((net.state_dict(), tuner.state_dict(), torch.get_rng_state()))
+    expected = steps(net, tuner, batches[13:])
+    other = make_net(seed=9)
+    resumed = tuned(other, name, seed=77)
+    other.load_state_dict(saved[0])
+    resumed.load_state_dict(saved[1])
+    torch.set_rng_state(saved[2])
+    assert steps(other, resumed, batches[13:]) == expected
+    assert picture(other, resumed) == picture(net, tuner)
+    assert str(resumed.summary()) == str(tuner.summary())
+
+
+def test_candidates_are_measured_from_the_same_point(net, make_batches, loss_after):
+    class Watched(Tabu):
+        seen = None
+
+        def select(self, value, measured):
+            Watched.seen = dict(measured)
+            return super().select(value, measured)
+
+    tuner = SGDSA(net, H, strategy=Watched(tenure=2, candidates=4))
+    for x, y in make_batches(6):
+        start = torch.get_rng_state()
+        before, base = copy.deepcopy(net), copy.deepcopy(tuner.base)
+        net.forwards = 0
+        tuner.step(lambda x=x, y=y: F.cross_entropy(net(x), y))
+        end = torch.get_rng_state()
+        assert net.forwards == 1 + 4
+        assert len(Watched.seen) == 4
+        for setting, value in Watched.seen.items():
+            loss_of = lambda net, x=x, y=y: F.cross_entropy(net(x), y)
+            expected = loss_after(before, base, setting, loss_of, start)
+            assert value == pytest.approx(expected, rel=1e-6)
+        assert tuner.last_step.new_loss == Watched.seen[tuner.last_step.setting]
+        with torch.no_grad():  # the point that was measured is the one where the weights are
+            torch.set_rng_state(start)
+            assert F.cross_entropy(net(x), y).item() == tuner.last_step.new_loss
+        torch.set_rng_state(end)
+
+
+BAD = {
+    "unknown name": ({"strategy": "tabou"}, ValueError),
+    "a class": ({"strategy": Tabu}, TypeError),
+    "a number": ({"strategy": 3}, TypeError),
+    "a temperature for one that has none": ({"strategy": "tabu", "temperature": 1.0}, ValueError),
+    "a temperature beside an object": ({"strategy": Tabu(), "temperature": 1.0}, ValueError),
+    "a tenure as long as H": ({"strategy": Tabu(tenure=10)}, ValueError),
+}
+
+
+@pytest.mark.parametrize(("options", "error"), BAD.values(), ids=BAD)
+def test_bad_arguments_are_named(net, options, error):
+    with pytest.raises(error, match=r"strategy|tenure") as caught:
+        SGDSA(net, H, **options)
+    assert caught.type is error
+
+
+def test_a_temperature_reaches_a_strategy_by_name(net):
+    assert SGDSA(net, H, strategy="genetic", temperature=0.25).temperature == 0.25
+
+
+class Flawed(Tabu):
+    """Tabu search with one of its answers replaced."""
+
+    def __init__(self, **answers):
+        super().__init__(tenure=1, candidates=answers.pop("candidates", 1))
+        self.answers = answers
+
+    def answer(self, name, *arguments):
+        if name in self.answers:
+            return self.answers[name]()
+        return getattr(super(), name)(*arguments)
+
+    def pick(self, neighborhood, rng):
+        return self.answer("pick", neighborhood, rng)
+
+    def select(self, value, measured):
+        return self.answer("select", value, measured)
+
+    def decide(self, value, new_value, rng):
+        return self.answer("decide", value, new_value, rng)
+
+    def observe(self, setting, verdict):
+        self.answer("observe", setting, verdict)
+
+
+def fail():
+    raise ZeroDivisionError("in the strategy")
+
+
+FLAWS = {
+    "a pick outside of H": ({"pick": lambda: Setting({"lr": 0.5, "momentum": 0.0})}, ValueError),
+    "a pick that is no setting": ({"pick": lambda: {"lr": 0.1, "momentum": 0.0}}, ValueError),
+    "a selection that was not measured": (
+        {"select": lambda: Setting({"lr": 0.5, "momentum": 0.0}), "candidates": 2},
+        ValueError,
+    ),
+    "no verdict": ({"decide": lambda: True}, TypeError),
+    "a failing decision": ({"decide": fail}, ZeroDivisionError),
+    "a failing observation": ({"observe": fail}, ZeroDivisionError),
+}
+
+
+@pytest.mark.parametrize(("answers", "error"), FLAWS.values(), ids=FLAWS)
+def test_a_flawed_strategy_is_told_and_leaves_no_trace(net, batch, picture, answers, error):
+    x, y = batch
+    tuner = SGDSA(net, H, strategy=Flawed(**answers))
+    twin, start = copy.deepcopy(net), torch.get_rng_state()
+    F.cross_entropy(twin(x), y).backward()
+    expected = picture(twin, tuner)
+    torch.set_rng_state(start)
+    with pytest.raises(error, match="strategy"):
+        tuner.step(lambda: F.cross_entropy(net(x), y))
+    assert picture(net, tuner) == expected
+    tuner.strategy.answers.clear()  # and the next step is possible
+    tuner.step(lambda: F.cross_entropy(net(x), y))
+    assert tuner.moves.total.tried == 1

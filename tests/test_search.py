@@ -1,0 +1,604 @@
+"""Algorithm 1: against a reference written by hand, and what it promises beside it."""
+
+import itertools
+import json
+import math
+import random
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import annealtune
+from annealtune import search
+from annealtune.annealing import (
+    Automatic,
+    Genetic,
+    Geometric,
+    PlainStrategy,
+    Reheating,
+    SimulatedAnnealing,
+    Tabu,
+    VariableNeighborhood,
+    Verdict,
+)
+from annealtune.search import Annealer
+
+
+class Tour:
+    """Twelve cities on a circle, visited in any order; the best length is that of the polygon."""
+
+    cities = 12
+    best = 12 * 2 * math.sin(math.pi / 12)
+
+    def __init__(self, scale=1.0):
+        self.scale = scale
+        self.evaluations = 0
+
+    def initial(self, rng):
+        return rng.sample(range(self.cities), self.cities)
+
+    def propose(self, state, rng):
+        first, last = sorted(rng.sample(range(self.cities + 1), 2))
+        return state[:first] + state[first:last][::-1] + state[last:]
+
+    def energy(self, state):
+        self.evaluations += 1
+        # Multiples of 2**-20: scaled by a power of two, every sum and difference stays exact.
+        length = sum(
+            2 * abs(math.sin(math.pi * (a - b) / self.cities))
+            for a, b in zip(state, state[1:] + state[:1], strict=True)
+        )
+        return round(length * 2**20) / 2**20 * self.scale
+
+
+class Table:
+    """Walks up a list of energies, one entry a proposal, whatever was accepted."""
+
+    def __init__(self, *energies):
+        self.energies = energies
+        self.proposed = 0
+
+    def initial(self, rng):
+        return 0
+
+    def propose(self, state, rng):
+        self.proposed += 1
+        return self.proposed % len(self.energies)
+
+    def energy(self, state):
+        return self.energies[state]
+
+
+@pytest.fixture
+def tour():
+    return Tour()
+
+
+@pytest.fixture
+def record():
+    """A callback that keeps what it is told, in its attribute ``infos``."""
+
+    class Record:
+        def __init__(self):
+            self.infos = []
+
+        def __call__(self, info):
+            self.infos.append(info)
+
+    return Record()
+
+
+def algorithm_1(problem, seed, temperature, cooling_factor, iterations, cool_every=1):
+    """The paper's box, line by line; shares no code with the package."""
+    rng = random.Random(seed)
+    s = problem.initial(rng)
+    trace = []
+    for i in range(iterations):
+        s_new = problem.propose(s, rng)
+        worsening = problem.energy(s_new) - problem.energy(s)
+        prob = math.exp(min(0.0, -worsening / temperature))
+        accepted = rng.random() < prob
+        if accepted:
+            s = s_new
+        trace.append((s, worsening, prob, accepted, temperature))
+        if (i + 1) % cool_every == 0:
+            temperature = cooling_factor * temperature
+    return trace
+
+
+def traced(record):
+    return [
+        (info.state, info.worsening, info.accept_probability, info.accepted, info.temperature)
+        for info in record.infos
+    ]
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_cooling_per_iteration_follows_the_paper_for_600_iterations(tour, record, seed):
+    schedule = Geometric(1.0, 0.99, per="step")
+    result = Annealer(tour, temperature=schedule, seed=seed, callback=record).run(600)
+    expected = algorithm_1(tour, seed, 1.0, 0.99, 600)
+    assert traced(record) == expected
+    assert result.state == expected[-1][0]
+    assert {accepted for *_, accepted, _ in expected} == {True, False}
+
+
+def test_cooling_per_epoch_follows_the_paper_for_600_iterations(tour, record):
+    schedule = Geometric(2.0, 0.8, per="epoch")
+    annealer = Annealer(
+        tour, temperature=schedule, seed=7, iterations_per_epoch=40, callback=record
+    )
+    annealer.run(600)
+    assert traced(record) == algorithm_1(tour, 7, 2.0, 0.8, 600, cool_every=40)
+
+
+def test_the_temperature_is_restored_as_often_as_told(record):
+    schedule = Reheating(Geometric(8.0, 0.5, per="step"), every=3, times=2)
+    Annealer(Table(1.0, 2.0), temperature=schedule, callback=record).run(11)
+    assert [info.temperature for info in record.infos] == [8, 4, 2, 8, 4, 2, 8, 4, 2, 1, 0.5]
+
+
+def test_the_best_solution_is_kept_beside_the_very_last(tour, record):
+    annealer = Annealer(tour, temperature=3.0, seed=1, callback=record)
+    initial = annealer.run(0).energy
+    result = annealer.run(400)
+    assert result.best_energy == min(info.energy for info in record.infos)
+    assert result.best_energy == tour.energy(result.best_state)
+    assert result.state == record.infos[-1].state
+    assert result.energy == tour.energy(result.state)
+    assert result.best_energy < result.energy  # so warm, the last is not the best
+    best = itertools.accumulate((info.energy for info in record.infos), min, initial=initial)
+    assert [initial, *(info.best_energy for info in record.infos)] == list(best)
+
+
+def test_counts(tour, record):
+    result = Annealer(tour, temperature=1.0, seed=4, callback=record).run(300)
+    assert result.iterations == 300
+    assert result.evaluations == tour.evaluations == 301
+    assert result.accepted == sum(info.accepted for info in record.infos)
+    assert result.improved == sum(info.worsening < 0 for info in record.infos)
+    assert 0 < result.improved < result.accepted < 300
+    assert result.acceptance_rate == result.accepted / 300
+    assert result.improvement_rate == result.improved / 300
+    assert [info.iteration for info in record.infos] == list(range(1, 301))
+
+
+def test_the_planned_temperature_finds_the_known_answer(tour):
+    for seed in range(5):
+        result = Annealer(tour, seed=seed).run(iterations=5000)
+        assert result.energy == result.best_energy == pytest.approx(tour.best, abs=1e-5)
+
+
+def test_one_seed_is_one_trajectory(tour, record):
+    results = [Annealer(tour, seed=seed).run(200) for seed in (5, 5, 6)]
+    assert results[0] == results[1]
+    assert results[0].state != results[2].state
+
+
+def test_the_global_generator_is_neither_read_nor_moved(tour):
+    random.seed(1)
+    before = random.getstate()
+    first = Annealer(tour, seed=5).run(200)
+    assert random.getstate() == before
+    random.seed(2)
+    assert Annealer(tour, seed=5).run(200) == first
+
+
+@pytest.mark.parametrize("scale", [1024.0, 2.0**-20])
+@pytest.mark.parametrize("limits", [{"iterations": 800}, {"seconds": 1000.0}])
+def test_scaling_the_energy_changes_no_decision_of_the_planned_temperature(scale, limits):
+    plain, scaled = [], []
+    for problem, trace in ((Tour(), plain), (Tour(scale), scaled)):
+        Annealer(problem, callback=until(1500, trace)).run(**limits)
+    assert [info.state for info in scaled] == [info.state for info in plain]
+    assert [info.accepted for info in scaled] == [info.accepted for info in plain]
+    assert len({info.accepted for info in plain}) == 2
+
+
+def until(iteration, trace):
+    """A callback that fills a list and stops the search."""
+
+    def callback(info):
+        trace.append(info)
+        return info.iteration == iteration
+
+    return callback
+
+
+def test_the_plan_covers_the_length_of_the_first_run(tour, record):
+    annealer = Annealer(tour, callback=record)
+    annealer.run(iterations=1000)
+    unit = annealer.state_dict()["strategy"]["unit"]
+    changes = [number for number, info in enumerate(record.infos) if info.worsening != 0]
+    measured = changes[50 - 1]  # the plan spends a twentieth of the moves on measuring
+    cooling = [info.temperature for info in record.infos[measured + 1 :]]
+    assert cooling == sorted(cooling, reverse=True)
+    assert len(set(cooling)) == len(cooling)
+    assert cooling[0] == pytest.approx(0.4 * unit, rel=0.01)
+    assert cooling[-2] < 1e-5 * unit
+    assert cooling[-1] == 0.0
+
+
+def test_after_the_plan_the_search_goes_on_greedily(tour, record):
+    annealer = Annealer(tour, callback=record)
+    annealer.run(iterations=500)
+    annealer.run(iterations=50)
+    assert {info.temperature for info in record.infos[-51:]} == {0.0}
+
+
+def test_a_look_at_the_initial_solution_plans_nothing(tour):
+    looked = Annealer(tour, seed=9)
+    result = looked.run(iterations=0)
+    assert (result.iterations, result.evaluations, result.acceptance_rate) == (0, 1, 0.0)
+    assert looked.temperature == 0.0
+    assert looked.run(iterations=400) == Annealer(tour, seed=9).run(iterations=400)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.0, 1.0, math.inf])
+def test_infeasible_and_broken_solutions_are_never_kept(temperature, record):
+    problem = Table(5.0, math.inf, math.nan, -math.inf)
+    result = Annealer(problem, temperature=temperature, callback=record).run(40)
+    assert {info.state for info in record.infos} == {0}
+    assert result.accepted == sum(info.new_energy == 5.0 for info in record.infos) == 10
+    assert result.best_energy == 5.0
+
+
+@pytest.mark.parametrize("temperature", [None, 0.0, 1.0, math.inf])
+def test_from_an_infeasible_start_the_first_finite_energy_is_accepted(temperature, record):
+    problem = Table(math.inf, math.inf, 1e9, 1e9)
+    result = Annealer(problem, temperature=temperature, callback=record).run(3)
+    assert [info.accepted for info in record.infos] == [False, True, True]
+    assert (result.best_state, result.best_energy, result.improved) == (2, 1e9, 1)
+
+
+@pytest.mark.parametrize("kind", [int, Fraction])
+def test_energies_may_be_any_kind_of_number(kind):
+    result = Annealer(Table(kind(3), kind(1), kind(2)), temperature=0.0).run(5)
+    assert result.best_energy == 1.0
+    assert isinstance(result.best_energy, float)
+
+
+class InPlace:
+    """The square of the sum of a list; a move changes the list that it is given."""
+
+    def initial(self, rng):
+        return [10.0, 5.0]
+
+    def propose(self, state, rng):
+        state[rng.randrange(2)] += rng.uniform(-1, 1)
+        return state
+
+    def energy(self, state):
+        return sum(state) ** 2
+
+
+def test_a_move_that_changes_the_solution_in_place_is_refused():
+    with pytest.raises(TypeError, match="from propose"):
+        Annealer(InPlace()).run(iterations=10)
+
+
+class Idle(InPlace):
+    """Now and then a move leads nowhere and returns what it was given."""
+
+    def propose(self, state, rng):
+        if rng.random() < 0.5:
+            return state
+        return [value + rng.uniform(-1, 1) for value in state]
+
+
+def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
+    result = Annealer(Idle()).run(iterations=300)
+    assert result.best_energy == sum(result.best_state) ** 2
+
+
+class Patient(PlainStrategy):
+    """A user's own: keeps every move that is not worse, and every third that is."""
+
+    def __init__(self):
+        self.worse = 0
+        self.epochs = 0
+
+    def decide(self, value, new_value, rng):
+        self.worse += new_value > value
+        return Verdict.of(value, new_value, accepted=new_value <= value or self.worse % 3 == 0)
+
+    def tick(self, clock):
+        self.epochs += clock == "epoch"
+
+    def state_dict(self):
+        return {"worse": self.worse, "epochs": self.epochs}
+
+    def load_state_dict(self, state):
+        self.worse, self.epochs = state["worse"], state["epochs"]
+
+
+def test_a_strategy_of_the_users_own_hears_both_clocks(record):
+    annealer = Annealer(
+        Table(5.0, 6.0), strategy=Patient(), iterations_per_epoch=4, callback=record
+    )
+    annealer.run(9)
+    # Every other proposal is worse until the third of these is kept, at iteration 5.
+    assert [info.accepted for info in record.infos[:5]] == [False, True, False, True, True]
+    assert annealer.state_dict()["strategy"]["epochs"] == 2
+    assert math.isnan(record.infos[0].temperature)
+    assert math.isnan(annealer.temperature)
+
+
+def test_a_strategy_that_learns_from_its_moves_hears_of_every_one(tour):
+    class Learner(SimulatedAnnealing):
+        def __init__(self):
+            super().__init__(0.0)
+            self.heard = []
+
+        def observe(self, setting, verdict):
+            self.heard.append(verdict)
+
+    annealer = Annealer(tour, strategy=Learner(), seed=0, callback=lambda info: seen.append(info))
+    seen = []
+    annealer.run(iterations=50)
+    heard = annealer._strategy.heard
+    assert [verdict.accepted for verdict in heard] == [info.accepted for info in seen]
+    assert {verdict.accepted for verdict in heard} == {True, False}
+
+
+class Clock:
+    """A clock that advances by a second whenever it is read."""
+
+    def __init__(self):
+        self.ticks = itertools.count()
+
+    def monotonic(self):
+        return float(next(self.ticks))
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    monkeypatch.setattr(search, "time", Clock())
+
+
+def test_by_evaluations_the_initial_one_included(tour):
+    result = Annealer(tour).run(evaluations=25)
+    assert tour.evaluations == 25
+    assert (result.evaluations, result.iterations, result.stopped_by) == (25, 24, "evaluations")
+
+
+@pytest.mark.usefixtures("clock")
+def test_by_seconds(tour):
+    result = Annealer(tour).run(seconds=10)
+    # Read at 0 to start, then before every iteration: at 1, 2, ... 9; at 10 time is over.
+    assert (result.iterations, result.stopped_by) == (9, "seconds")
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("limits", "iterations", "reason"),
+    [
+        ({"iterations": 5, "evaluations": 50, "seconds": 50}, 5, "iterations"),
+        ({"iterations": 50, "evaluations": 5, "seconds": 50}, 4, "evaluations"),
+        ({"iterations": 50, "evaluations": 50, "seconds": 5}, 4, "seconds"),
+        ({"iterations": 4, "evaluations": 5}, 4, "iterations"),
+        ({"iterations": 5, "evaluations": 5}, 4, "evaluations"),
+    ],
+)
+def test_the_first_limit_that_is_reached_stops(tour, limits, iterations, reason):
+    result = Annealer(tour).run(**limits)
+    assert (result.iterations, result.stopped_by) == (iterations, reason)
+
+
+def test_limits_count_from_the_call_and_counts_from_the_beginning(tour):
+    annealer = Annealer(tour)
+    assert annealer.run(iterations=10).iterations == 10
+    assert annealer.run(iterations=10).iterations == 20
+    result = annealer.run(evaluations=10)
+    assert (result.iterations, result.evaluations) == (30, 31)
+    assert tour.evaluations == 31
+
+
+def test_by_the_callback(tour):
+    result = Annealer(tour, callback=lambda info: info.iteration == 7).run(iterations=100)
+    assert (result.iterations, result.stopped_by) == (7, "callback")
+
+
+@pytest.mark.parametrize(
+    ("limits", "error", "argument"),
+    [
+        ({}, ValueError, "run()"),
+        ({"iterations": -1}, ValueError, "run(iterations=...)"),
+        ({"iterations": 1.5}, TypeError, "run(iterations=...)"),
+        ({"evaluations": 0}, ValueError, "run(evaluations=...)"),
+        ({"evaluations": 1e5}, TypeError, "run(evaluations=...)"),
+        ({"seconds": -0.5}, ValueError, "run(seconds=...)"),
+        ({"seconds": math.inf}, ValueError, "run(seconds=...)"),
+        ({"seconds": "60"}, TypeError, "run(seconds=...)"),
+    ],
+)
+def test_bad_limits_are_refused_before_anything_is_evaluated(tour, limits, error, argument):
+    with pytest.raises(error, match=re.escape(argument)):
+        Annealer(tour).run(**limits)
+    assert tour.evaluations == 0
+
+
+CONSTRUCTIONS = {
+    "planned": {},
+    "planned per epoch": {"iterations_per_epoch": 30},
+    "constant": {"temperature": 0.5},
+    "geometric per step": {"temperature": Geometric(1.0, 0.99, per="step")},
+    "geometric per epoch": {"temperature": Geometric(1.0, 0.7), "iterations_per_epoch": 30},
+    "reheating": {"temperature": Reheating(Geometric(1.0, 0.97, per="step"), every=70, times=3)},
+    "automatic": {"temperature": Automatic(probes=50)},
+    "a user's own strategy": {"strategy": Patient(), "iterations_per_epoch": 7},
+}
+
+
+@pytest.mark.parametrize("arguments", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
+@pytest.mark.parametrize("cut", [1, 90, 250])
+def test_resumed_through_json_text_from_the_middle_of_a_run(arguments, cut):
+    whole, saved, rest = [], [], []
+
+    def save(info):
+        whole.append(repr(info))  # NaN is not NaN
+        if info.iteration == cut:
+            saved.append(json.dumps(first.state_dict()))
+
+    first = Annealer(Tour(), seed=11, callback=save, **arguments)
+    expected = first.run(iterations=400)
+    # Another seed, so that everything must come from the saved state.
+    second = Annealer(Tour(), seed=99, callback=lambda info: rest.append(repr(info)), **arguments)
+    second.load_state_dict(json.loads(saved[0]))
+    assert second.run(iterations=400 - cut) == expected
+    assert rest == whole[cut:]
+    assert json.dumps(second.state_dict()) == json.dumps(first.state_dict())
+
+
+def test_an_error_in_the_callback_loses_nothing(tour):
+    def fail(info):
+        if info.iteration == 37:
+            raise KeyboardInterrupt
+
+    annealer = Annealer(tour, temperature=0.5, callback=fail)
+    with pytest.raises(KeyboardInterrupt):
+        annealer.run(iterations=100)
+    assert annealer.run(iterations=0).iterations == 37
+    assert annealer.run(iterations=63) == Annealer(tour, temperature=0.5).run(iterations=100)
+
+
+class Parabola:
+    def initial(self, rng):
+        return rng.gauss(0, 1)
+
+    def propose(self, state, rng):
+        return state + rng.gauss(0, 0.1)
+
+    def energy(self, state):
+        return state * state
+
+
+def test_the_second_half_of_a_pair_of_normal_numbers_is_saved():
+    # random.gauss makes two numbers at once and keeps one of them for the next call.
+    first = Annealer(Parabola(), temperature=0.1)
+    first.run(iterations=20)  # 21 numbers: one is left
+    second = Annealer(Parabola(), temperature=0.1)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.run(iterations=20) == first.run(iterations=20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spoil"),
+    [
+        ({}, lambda state: {"rng": 1}),
+        ({"temperature": 1.0}, lambda state: state),
+        ({"temperature": 1.0}, lambda state: {**state, "kind": "SimulatedAnnealing"}),
+        ({"strategy": SimulatedAnnealing(1.0)}, lambda state: state),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tour, arguments, spoil):
+    source = Annealer(tour)
+    source.run(10)
+    target = Annealer(tour, seed=5, **arguments)
+    with pytest.raises(ValueError, match="load_state_dict"):
+        target.load_state_dict(spoil(source.state_dict()))
+    assert target.run(50) == Annealer(tour, seed=5, **arguments).run(50)
+
+
+PER_STEP = Geometric(1.0, 0.9, per="step")
+PER_EPOCH = Geometric(1.0, 0.9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "argument"),
+    [
+        ({"temperature": -1}, ValueError, "(temperature=...)"),
+        ({"temperature": "hot"}, TypeError, "(temperature=...)"),
+        ({"seed": -1}, ValueError, "(seed=...)"),
+        ({"seed": 0.5}, TypeError, "(seed=...)"),
+        ({"iterations_per_epoch": 0}, ValueError, "(iterations_per_epoch=...)"),
+        ({"callback": 3}, TypeError, "(callback=...)"),
+        ({"temperature": PER_EPOCH}, ValueError, "(iterations_per_epoch=...)"),
+        (
+            {"temperature": Reheating(PER_EPOCH, every=1, times=1)},
+            ValueError,
+            "(iterations_per_epoch=...)",
+        ),
+        ({"temperature": Automatic(length=5)}, ValueError, "(iterations_per_epoch=...)"),
+        (
+            {"temperature": PER_STEP, "iterations_per_epoch": 10},
+            ValueError,
+            "(iterations_per_epoch=...)",
+        ),
+        (
+            {"strategy": SimulatedAnnealing(0.0), "temperature": 0.5},
+            ValueError,
+            "(strategy=..., temperature=...)",
+        ),
+        ({"strategy": "tabu"}, TypeError, "(strategy=...)"),
+        ({"strategy": SimulatedAnnealing}, TypeError, "(strategy=...)"),
+        ({"strategy": Tabu()}, TypeError, "(strategy=...)"),  # there is no H to choose from
+        ({"strategy": VariableNeighborhood()}, TypeError, "(strategy=...)"),
+        ({"strategy": Genetic(0.5)}, TypeError, "(strategy=...)"),
+    ],
+)
+def test_bad_arguments_are_named(tour, arguments, error, argument):
+    with pytest.raises(error, match=re.escape(f"Annealer{argument}")):
+        Annealer(tour, **arguments)
+
+
+@pytest.mark.parametrize("problem", [3, Tour, object()])
+def test_a_problem_is_an_object_with_three_methods(problem):
+    with pytest.raises(TypeError, match=re.escape("Annealer(problem=...)")):
+        Annealer(problem)
+
+
+@pytest.mark.parametrize(
+    ("energy", "error"),
+    [
+        (math.nan, ValueError),
+        (-math.inf, ValueError),
+        ("1.5", TypeError),
+        (None, TypeError),
+        ([1.0, 2.0], TypeError),
+        (1 + 2j, TypeError),
+    ],
+)
+def test_a_first_energy_that_nothing_can_be_compared_with(energy, error):
+    with pytest.raises(error, match=re.escape("Annealer(problem=...)")):
+        Annealer(Table(energy, 1.0)).run(1)
+
+
+@pytest.mark.parametrize("energy", ["1.5", None, [1.0]])
+def test_a_later_energy_that_is_no_number_leaves_the_search_where_it_was(energy):
+    annealer = Annealer(Table(3.0, 2.0, energy), temperature=0.0)
+    with pytest.raises(TypeError, match="energy"):
+        annealer.run(10)
+    result = annealer.run(0)
+    assert (result.iterations, result.evaluations, result.state, result.energy) == (1, 2, 1, 2.0)
+
+
+@pytest.mark.parametrize("method", ["initial", "propose"])
+def test_a_method_that_returns_nothing(tour, method):
+    setattr(tour, method, lambda *arguments: None)
+    with pytest.raises(TypeError, match=method):
+        Annealer(tour).run(1)
+
+
+def test_epochs_cannot_be_planned_by_time_alone(tour):
+    annealer = Annealer(tour, iterations_per_epoch=10)
+    with pytest.raises(ValueError, match="iterations_per_epoch"):
+        annealer.run(seconds=1)
+    assert annealer.run(iterations=20).iterations == 20
+
+
+def test_the_search_needs_nothing_but_the_standard_library():
+    code = (
+        "import sys; before = set(sys.modules); import annealtune.search;"
+        "roots = {name.partition('.')[0] for name in set(sys.modules) - before};"
+        "print(sorted(roots - set(sys.stdlib_module_names)))"
+    )
+    environment = {"PYTHONPATH": str(Path(annealtune.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "['annealtune']"
