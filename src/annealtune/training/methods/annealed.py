@@ -58,8 +58,7 @@ class Tuned(Annealed):
     ) -> None:
         super().__init__(optimizer, scaler)
         self._criterion = criterion
-        self._optimizer.grad_scaler = scaler
-        self._compute_loss = optimizer.record(CountedMinibatch.loss)
+        self._compute_loss = optimizer.record(CountedMinibatch.loss, scaler=scaler)
 
     def step(self, minibatch: CountedMinibatch) -> StepInfo | None:
         """Make one move; None if the scaler skipped it because a gradient overflowed."""

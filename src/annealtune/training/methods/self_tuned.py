@@ -52,8 +52,7 @@ class SelfTuned(Method):
 
     def __init__(self, optimizer: SelfTuner, scaler: GradScaler | None = None) -> None:
         super().__init__(optimizer, scaler)
-        self._optimizer.grad_scaler = scaler
-        self._compute_loss = optimizer.record(CountedMinibatch.loss)
+        self._compute_loss = optimizer.record(CountedMinibatch.loss, scaler=scaler)
         self.averages = optimizer.averages
         self._rate = 0.0
 
