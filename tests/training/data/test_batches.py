@@ -10,7 +10,6 @@ from torch.nn import functional
 
 from annealtune.training.data import Batches
 from annealtune.training.data.batches import Scaling, crop_flip
-from annealtune.training.data.dataset import Purpose
 
 COUNT = 23
 IMAGES = torch.randint(
@@ -54,12 +53,6 @@ def test_another_seed_gives_another_order() -> None:
     assert labels(make(seed=3)) == labels(make(seed=3)) != labels(make(seed=4))
 
 
-def test_another_purpose_gives_another_order() -> None:
-    held_out = labels(make(order=Purpose.HELD_OUT_ORDER))
-    assert sorted(flat(held_out)) == list(range(COUNT))
-    assert held_out != labels(make())
-
-
 def test_without_reshuffling_the_minibatches_are_divided_once() -> None:
     batches = make(reshuffle=False)
     assert labels(batches) == labels(batches) == labels(make())
@@ -86,13 +79,6 @@ def test_inputs_are_the_labelled_images_normalised(shuffle: bool, channels_last:
         assert inputs.dtype == torch.float32
         assert inputs.is_contiguous(memory_format=memory)
         torch.testing.assert_close(inputs, (IMAGES[targets] / 200.0 - mean) / std)
-
-
-def test_the_images_stay_as_they_are() -> None:
-    before = IMAGES.clone()
-    for shuffle in (True, False):
-        list(make(shuffle=shuffle))
-    assert torch.equal(IMAGES, before)
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
@@ -124,12 +110,6 @@ def test_a_state_taken_after_the_last_minibatch_leaves_an_empty_rest_of_the_epoc
     assert (resumed.epoch, resumed.position) == (0, 5)
     assert list(resumed) == []
     assert (resumed.epoch, resumed.position) == (1, 0)
-
-
-def test_a_loop_left_in_the_middle_continues_there() -> None:
-    batches = make()
-    first = next(iter(batches))[1].tolist()
-    assert [first, *labels(batches)] == labels(make())
 
 
 def test_nothing_touches_the_global_generator() -> None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from annealtune.training.data import Dataset, split, subset
-from annealtune.training.data.dataset import Purpose
 
 IMAGES = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1).expand(20, 1, 4, 6).contiguous()
 LABELS = torch.arange(20) % 3
@@ -83,17 +82,6 @@ def test_a_split_divides_by_its_seed() -> None:
     assert torch.equal(validation, split(100, 0.1, seed=5)[1])
     assert not torch.equal(validation, split(100, 0.1, seed=6)[1])
     assert validation.tolist() != list(range(10))
-
-
-def test_another_purpose_divides_otherwise() -> None:
-    held_out = split(100, 0.1, seed=5, purpose=Purpose.HELD_OUT_SPLIT)[1]
-    assert len(held_out) == 10
-    assert not torch.equal(held_out, split(100, 0.1, seed=5)[1])
-
-
-def test_no_validation_set_is_a_split_too() -> None:
-    training, validation = split(7, 0.0, seed=0)
-    assert (len(training), len(validation)) == (7, 0)
 
 
 @pytest.mark.parametrize(("count", "fraction"), [(10, 0.99), (10, 0.01), (0, 0.0)])

@@ -1,15 +1,12 @@
 """Downloads, against a web server on this machine."""
 
 import hashlib
-import io
 import threading
 
 import pytest
-from rich.console import Console
 
 from annealtune.errors import DataError
 from annealtune.training.data.download import PublishedFile, fetch
-from annealtune.training.progress import download_bar
 
 
 @pytest.fixture
@@ -49,17 +46,6 @@ def test_a_transfer_that_stopped_is_resumed(server, file, tmp_path, ranges: bool
     assert (told[0] > 1_200_000) is ranges
 
 
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_whole_part_only_needs_its_digest(server, file, tmp_path, whole: bool) -> None:
-    (tmp_path / "big.bin.part").write_bytes(server.content if whole else b"x" * 3_000_000)
-    if whole:
-        assert fetch(file, tmp_path).read_bytes() == server.content
-    else:
-        with pytest.raises(DataError, match="expected sha256:"):
-            fetch(file, tmp_path)
-    assert server.requests == []
-
-
 def test_a_wrong_digest_is_refused_and_nothing_is_kept(server, file, tmp_path) -> None:
     right, server.content = server.content, b"?" + server.content[1:]
     found = hashlib.sha256(server.content).hexdigest()
@@ -81,16 +67,6 @@ def test_a_server_that_sends_without_end_does_not_fill_the_disk(server, file, tm
     assert max(seen) == 3_000_001
 
 
-@pytest.mark.parametrize("there", [0, 10])
-def test_a_server_that_refuses_is_quoted(server, file, tmp_path, there: int) -> None:
-    if there:
-        (tmp_path / "big.bin.part").write_bytes(server.content[:there])
-    server.status = 503
-    with pytest.raises(DataError, match=r"big.bin failed: HTTPError: HTTP Error 503") as caught:
-        fetch(file, tmp_path)
-    assert file.url in str(caught.value)
-
-
 def test_no_server_at_all(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     file = PublishedFile("big.bin", "sha256:0", "http://127.0.0.1:9/big.bin", 10)
@@ -106,12 +82,3 @@ def test_two_at_a_time_fetch_it_once(server, file, tmp_path) -> None:
         thread.join()
     assert (tmp_path / "big.bin").read_bytes() == server.content
     assert server.requests == [None]
-
-
-def test_the_bar_shows_name_and_size(server, file, tmp_path) -> None:
-    console = Console(record=True, force_terminal=True, width=120, file=io.StringIO())
-    with download_bar(console) as progress:
-        fetch(file, tmp_path, progress)
-    text = console.export_text()
-    assert "big.bin" in text
-    assert "3.0/3.0 MB" in text
