@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Geometric, StochasticSA, grid
+from annealtune import SGDSA, StochasticSA, grid
+from annealtune.annealing import Geometric
 from annealtune.errors import NonFiniteLossError
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
