@@ -218,7 +218,7 @@ class TestOnesOwn:
             ("sgd-sa", {"strategy": "own:Patience"}, "did you mean 'Patient'?"),
             ("sgd-sa", {"strategy": "owns:Patient"}, "importing owns failed"),
             ("sgd-sa", {"strategy": "own:function"}, "must be a class"),
-            ("sgd-sa", {"strategy": "own:Nothing"}, "must make a Strategy"),
+            ("sgd-sa", {"strategy": "own:Nothing"}, "Nothing"),
             (
                 "sgd-sa",
                 {"strategy": "own:Patient", "strategy_options": {"patience": 0}},

@@ -34,12 +34,6 @@ class Watching(Progress):
         self.moves.append(session.method._optimizer.last_step)
 
 
-@pytest.fixture
-def weights_of(newest):
-    """The weights at the end of a run."""
-    return lambda run: torch.load(newest(run)[0], weights_only=True)["model"]
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_runs_two_epochs(complete, lines_of, weights_of, tiny, digits, method):
     directory = complete(method=method, epochs=2)
