@@ -389,7 +389,7 @@ def test_a_function_may_change_the_weights_that_it_looks_at(session, accept_batc
 # --- The images that are held out ---
 
 
-def numbered(count):
+def data_of_numbers(count):
     """A data set whose images are their numbers, training images first."""
     codes = torch.arange(count + 20).view(-1, 1, 1, 1)
     images = torch.cat([codes % 256, codes // 256], dim=3).to(torch.uint8)
@@ -416,8 +416,8 @@ def numbers(batches):
 def test_held_out_images_are_cut_off_the_training_part(tiny, validate_on):
     block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
     changes = {"validate_on": validate_on, "train_size": 300, "device": "cpu"}
-    run = Session(tiny(**changes, **{"sgd-sa": block}), numbered(400))
-    plain = Session(tiny(**changes), numbered(400))
+    run = Session(tiny(**changes, **{"sgd-sa": block}), data_of_numbers(400))
+    plain = Session(tiny(**changes), data_of_numbers(400))
     training, held_out = numbers(run.train_batches), numbers(run.held_out)
     validation, test = numbers(run.validation_batches), numbers(run.test_batches)
     whole = 300 if validate_on == "test" else 270
@@ -432,7 +432,7 @@ def test_held_out_images_follow_the_split_seed_and_their_order_the_data_seed(tin
     def parts(**seeds):
         block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
         changes = {"train_size": None, "batch_size": 10, "device": "cpu", **seeds}
-        run = Session(tiny(**changes, **{"sgd-sa": block}), numbered(400))
+        run = Session(tiny(**changes, **{"sgd-sa": block}), data_of_numbers(400))
         return numbers(run.held_out), [labels.tolist() for _, labels in run.held_out]
 
     first = parts(data_seed=1, split_seed=5)
