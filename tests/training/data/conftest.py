@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,19 +102,19 @@ def tiny_fashion() -> tuple[tuple[PublishedFile, ...], dict[str, bytes]]:
 
 
 @pytest.fixture
-def tiny_cifar() -> tuple[cifar10.Publication, bytes, dict[str, bytes]]:
+def tiny_cifar() -> tuple[dict[str, Any], bytes, dict[str, bytes]]:
     """Six batches of four records in CIFAR-10's format: what is published, archive, batches."""
     draw = np.random.default_rng(2)
     records = draw.integers(0, 256, (6, 4, cifar10.RECORD), dtype=np.uint8)
     records[:, :, 0] %= 10
-    names = [batch.name for batch in cifar10.PUBLICATION.batches]
+    names = [batch.name for batch in cifar10.BATCHES]
     batches = {name: part.tobytes() for name, part in zip(names, records, strict=True)}
     archive = pack({f"{cifar10.FOLDER}/{name}": content for name, content in batches.items()})
-    publication = cifar10.Publication(
-        published("cifar-10-binary.tar.gz", archive),
-        tuple(published(name, content) for name, content in batches.items()),
-    )
-    return publication, archive, batches
+    files = {
+        "archive": published("cifar-10-binary.tar.gz", archive),
+        "batches": tuple(published(name, content) for name, content in batches.items()),
+    }
+    return files, archive, batches
 
 
 def pack(members: dict[str, bytes]) -> bytes:

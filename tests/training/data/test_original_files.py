@@ -80,9 +80,9 @@ class TestFashionMNIST:
 class TestCIFAR10:
     @pytest.mark.parametrize("folder", [".", "cifar-10-batches-bin"])
     def test_the_unpacked_batches_are_read(self, tiny_cifar, tmp_path, folder) -> None:
-        publication, _, batches = tiny_cifar
+        files, _, batches = tiny_cifar
         write(tmp_path / folder, batches)
-        data = cifar10.load(tmp_path, publication=publication)
+        data = cifar10.load(tmp_path, **files)
         assert data.train_inputs.shape == (20, 3, 32, 32)
         assert data.test_inputs.shape == (4, 3, 32, 32)
         second = batches["data_batch_2.bin"]
@@ -92,36 +92,32 @@ class TestCIFAR10:
         assert data.train_inputs.is_contiguous()
 
     def test_the_archive_gives_the_same(self, tiny_cifar, tmp_path) -> None:
-        publication, archive, batches = tiny_cifar
+        files, archive, batches = tiny_cifar
         write(tmp_path / "packed", {"cifar-10-binary.tar.gz": archive})
         write(tmp_path / "unpacked", batches)
-        packed = cifar10.load(tmp_path / "packed", publication=publication)
-        unpacked = cifar10.load(tmp_path / "unpacked", publication=publication)
+        packed = cifar10.load(tmp_path / "packed", **files)
+        unpacked = cifar10.load(tmp_path / "unpacked", **files)
         assert packed.train_inputs.equal(unpacked.train_inputs)
         assert packed.test_targets.equal(unpacked.test_targets)
         assert [path.name for path in (tmp_path / "packed").iterdir()] == ["cifar-10-binary.tar.gz"]
 
     def test_the_archive_is_downloaded(self, tiny_cifar, tmp_path, server) -> None:
-        publication, archive, _ = tiny_cifar
+        files, archive, _ = tiny_cifar
         server.content = archive
-        publication = cifar10.Publication(
-            published("cifar-10-binary.tar.gz", archive, server.address), publication.batches
-        )
+        files["archive"] = published("cifar-10-binary.tar.gz", archive, server.address)
         told = []
-        data = cifar10.load(
-            tmp_path, download=True, publication=publication, progress=lambda *n: told.append(n)
-        )
+        data = cifar10.load(tmp_path, download=True, progress=lambda *n: told.append(n), **files)
         assert len(data.train_targets) == 20
         assert told[-1] == ("cifar-10-binary.tar.gz", len(archive), len(archive))
-        assert len(cifar10.load(tmp_path, publication=publication).train_targets) == 20
+        assert len(cifar10.load(tmp_path, **files).train_targets) == 20
 
     def test_a_flipped_byte_in_a_batch_is_found(self, tiny_cifar, tmp_path) -> None:
-        publication, _, batches = tiny_cifar
+        files, _, batches = tiny_cifar
         damaged = b"\x05" + batches["data_batch_4.bin"][1:]
         write(tmp_path, {**batches, "data_batch_4.bin": damaged})
         found = published("", damaged).digest
         with pytest.raises(DataError, match=f"data_batch_4.bin is damaged.*found {found}"):
-            cifar10.load(tmp_path, publication=publication)
+            cifar10.load(tmp_path, **files)
 
     def test_the_public_loader_takes_the_published_files_only(self, tiny_cifar, tmp_path) -> None:
         write(tmp_path, tiny_cifar[2])
@@ -156,17 +152,17 @@ class TestCIFAR10:
     def test_an_archive_with_another_content_is_refused(
         self, tiny_cifar, tmp_path, change, told
     ) -> None:
-        publication, _, batches = tiny_cifar
+        files, _, batches = tiny_cifar
         members = {f"x/{name}": content for name, content in batches.items()}
         del members["x/test_batch.bin"]
         archive = pack(members if change is None else {**members, "x/test_batch.bin": change})
         write(tmp_path, {"cifar-10-binary.tar.gz": archive})
         file = published("cifar-10-binary.tar.gz", archive)
         with pytest.raises(DataError, match=told):
-            cifar10.load(tmp_path, publication=cifar10.Publication(file, publication.batches))
+            cifar10.load(tmp_path, archive=file, batches=files["batches"])
 
     def test_what_is_no_archive_is_refused(self, tiny_cifar, tmp_path) -> None:
         write(tmp_path, {"cifar-10-binary.tar.gz": b"no archive"})
         file = published("cifar-10-binary.tar.gz", b"no archive")
         with pytest.raises(DataError, match="cannot be read"):
-            cifar10.load(tmp_path, publication=cifar10.Publication(file, tiny_cifar[0].batches))
+            cifar10.load(tmp_path, archive=file, batches=tiny_cifar[0]["batches"])

@@ -8,7 +8,7 @@ Reference: Krizhevsky, *Learning multiple layers of features from tiny images* (
 import io
 import tarfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -26,34 +26,23 @@ CLASSES = (
     "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The binary version: one archive, and the batches in it of which the last is the test set."""
-
-    archive: PublishedFile
-    batches: tuple[PublishedFile, ...]
-
-
-PUBLICATION = Publication(
-    PublishedFile(
-        "cifar-10-binary.tar.gz",
-        "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        170_052_171,
-    ),
-    tuple(
-        PublishedFile(f"{name}.bin", f"sha256:{digest}")
-        for name, digest in (
-            ("data_batch_1", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
-            ("data_batch_2", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
-            ("data_batch_3", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
-            ("data_batch_4", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
-            ("data_batch_5", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
-            ("test_batch", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
-        )
-    ),
+ARCHIVE = PublishedFile(
+    "cifar-10-binary.tar.gz",
+    "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    170_052_171,
+)
+# What is in it; the last one is the test set.
+BATCHES = tuple(
+    PublishedFile(f"{name}.bin", f"sha256:{digest}")
+    for name, digest in (
+        ("data_batch_1", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+        ("data_batch_2", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+        ("data_batch_3", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+        ("data_batch_4", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+        ("data_batch_5", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+        ("test_batch", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+    )
 )
 
 
@@ -62,7 +51,8 @@ def load(
     *,
     download: bool = False,
     progress: ShowBytes | None = None,
-    publication: Publication = PUBLICATION,
+    archive: PublishedFile = ARCHIVE,
+    batches: Sequence[PublishedFile] = BATCHES,
 ) -> Dataset:
     """Read CIFAR-10: 50,000 training and 10,000 test images.
 
@@ -71,22 +61,17 @@ def load(
     Raises:
         DataError: If the data is missing, damaged or the python version, or a download fails.
     """
-    archive = data_dir / publication.archive.name
-    folders = [data_dir / FOLDER, data_dir]
-    names = [batch.name for batch in publication.batches]
-    folder = next((f for f in folders if all((f / name).is_file() for name in names)), None)
+    packed, folders = data_dir / archive.name, [data_dir / FOLDER, data_dir]
+    folder = next((f for f in folders if all((f / b.name).is_file() for b in batches)), None)
     if folder is not None:
-        contents = [batch.read(folder / batch.name) for batch in publication.batches]
+        contents = [batch.read(folder / batch.name) for batch in batches]
     else:
         if download:
-            fetch(publication.archive, data_dir, progress)
-        elif not archive.is_file():
-            raise _missing(data_dir, publication)
-        contents = _unpack(archive, publication)
-    parts = [
-        _records(content, batch.name)
-        for content, batch in zip(contents, publication.batches, strict=True)
-    ]
+            fetch(archive, data_dir, progress)
+        elif not packed.is_file():
+            raise _missing(data_dir, archive, batches)
+        contents = _unpack(packed, archive.read(packed), [batch.name for batch in batches])
+    parts = [_records(content, b.name) for content, b in zip(contents, batches, strict=True)]
     train, test = torch.cat(parts[:-1]), parts[-1]
     return from_files(
         name="cifar10",
@@ -100,8 +85,8 @@ def load(
     )
 
 
-def _missing(data_dir: Path, publication: Publication) -> DataError:
-    archive, folder = publication.archive, data_dir / FOLDER
+def _missing(data_dir: Path, archive: PublishedFile, batches: Sequence[PublishedFile]) -> DataError:
+    folder = data_dir / FOLDER
     pickled = ("cifar-10-python.tar.gz", "cifar-10-batches-py", "data_batch_1")
     for path in (data_dir / name for name in pickled):
         if path.exists():
@@ -110,8 +95,8 @@ def _missing(data_dir: Path, publication: Publication) -> DataError:
                 f"Take the binary version, {archive.url} (or --download, "
                 f"{archive.size / 1e6:.0f} MB)"
             )
-    absent = [batch.name for batch in publication.batches if not (folder / batch.name).is_file()]
-    if 0 < len(absent) < len(publication.batches):
+    absent = [batch.name for batch in batches if not (folder / batch.name).is_file()]
+    if 0 < len(absent) < len(batches):
         return DataError(
             f"{folder} is incomplete: {', '.join(absent)} missing; unpack {archive.name} again, "
             "or use --download"
@@ -119,10 +104,8 @@ def _missing(data_dir: Path, publication: Publication) -> DataError:
     return not_found("cifar10", [folder, data_dir / archive.name], archive.size)
 
 
-def _unpack(archive: Path, publication: Publication) -> list[bytes]:
+def _unpack(archive: Path, content: bytes, names: list[str]) -> list[bytes]:
     """Read the batches out of the archive in memory; its digest vouches for them."""
-    content = publication.archive.read(archive)
-    names = [batch.name for batch in publication.batches]
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
