@@ -123,8 +123,8 @@ def test_bfloat16_through_a_scaler(task, brief_kind, counted):
     assert scaler.get_scale() == 2.0**6  # nothing overflowed
 
 
-def test_float16_through_a_scaler_that_grows(task, brief_kind, counted):
+def test_a_scale_that_grows_changes_no_bit(task, brief_kind, counted):
+    """Where nothing is rounded away: float32, and powers of two."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=30)
-    found = train(task, brief_kind, counted, task.loss, scaler=scaler, autocast=torch.float16)
-    assert scaler.get_scale() != 2.0**10
-    assert sum(found.losses[-20:]) < 0.9 * sum(found.losses[:20])
+    train(task, brief_kind, counted, task.loss, scaler=scaler).assert_equals(task.plain(brief_kind))
+    assert scaler.get_scale() > 2.0**10
