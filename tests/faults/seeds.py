@@ -16,7 +16,7 @@ from PIL import Image
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import run_path
 from annealtune.training.config import from_values
-from annealtune.training.data.published import PublishedFile
+from annealtune.training.data.download import PublishedFile
 from annealtune.training.storage.provenance import describe_provenance
 from annealtune.training.task import Task
 

@@ -22,7 +22,7 @@ from annealtune.studies.records import read_lone_run, read_study
 from annealtune.training import load, run
 from annealtune.training.config import assign, from_values, read_toml
 from annealtune.training.data import cifar10, fashion_mnist, image_folder
-from annealtune.training.data.published import PublishedFile
+from annealtune.training.data.download import PublishedFile
 from annealtune.training.describe import describe_run
 from annealtune.training.input_files import read_inputs
 from annealtune.training.storage.directory import RunDirectory

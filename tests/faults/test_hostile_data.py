@@ -12,7 +12,7 @@ import pytest
 
 from annealtune.errors import DataError
 from annealtune.training.data import cifar10, fashion_mnist, image_folder
-from annealtune.training.data.published import PublishedFile
+from annealtune.training.data.download import PublishedFile
 from annealtune.training.input_files import read_inputs
 from annealtune.training.task import Task
 

@@ -18,8 +18,7 @@ from annealtune.errors import ConfigError, DataError, RunError, printable
 from annealtune.studies.records import read_lone_run, read_study
 from annealtune.studies.report.run_page import write_run_report
 from annealtune.training.data import image_folder
-from annealtune.training.data.download import fetch
-from annealtune.training.data.published import PublishedFile
+from annealtune.training.data.download import PublishedFile, fetch
 
 from .seeds import picture_folder
 

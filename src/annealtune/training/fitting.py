@@ -5,7 +5,6 @@ from __future__ import annotations
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import SsaOptions, TunedOptions
-from annealtune.training.config.neighborhood import NeighborhoodOptions
 from annealtune.training.task import Task
 
 
@@ -32,8 +31,6 @@ def check_task(config: RunConfig, task: Task) -> None:
         raise _no_classes(f"{method}.accept_on = 'error'", "take 'loss' or a function of your own")
     if isinstance(options, SsaOptions) and options.objective == "error":
         raise _no_classes(f"{method}.objective = 'error'", "take 'loss'")
-    if isinstance(options, NeighborhoodOptions) and "label_smoothing" in options.loop_options():
-        raise _no_classes(f"{method}.label_smoothing", "leave it out")
 
 
 def _no_classes(key: str, remedy: str) -> ConfigError:

@@ -21,13 +21,10 @@ from annealtune.optim.run_state import RandomState
 from annealtune.optim.keeper import Keeper
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
-from annealtune.training.data import augmentation
-from annealtune.training.data.batches import Samples
-from annealtune.training.data.parts import divide
+from annealtune.training.data.batches import Samples, divide
 from annealtune.training.evaluation import Scores, evaluate
 from annealtune.training.fitting import check_task
-from annealtune.training.methods.counted_minibatch import CountedMinibatch
-from annealtune.training.methods.loop_options import LoopOptions
+from annealtune.training.methods import CountedMinibatch
 from annealtune.training.storage.records import EpochTally
 from annealtune.training.world import World
 
@@ -71,21 +68,16 @@ class Session:
         self.network = self.model if config.method == "ssa" else world.wrap(self.model)
         if config.compile:
             self.network = cast(nn.Module, torch.compile(self.network))
-        augment = augmentation.by_name(config.augment)
-        self.loop = LoopOptions(augment)
         self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
             config,
             dataset,
             device=self.device,
             channels_last=bool(self.channels_last),
-            augment=augment,
         )
         self._check_smallest_minibatches()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None
         try:
-            self.method = methods.build(
-                config, self.model, len(self.train_batches), scaler, self.loop
-            )
+            self.method = methods.build(config, self.model, len(self.train_batches), scaler)
         except ConfigError:
             raise
         except ValueError as error:  # a value that does not fit the model
@@ -222,23 +214,19 @@ class Session:
             self.world.seed_apart(self.config.seeds["init_seed"], self.step)
 
     def _minibatches(self) -> Iterator[CountedMinibatch]:
-        """Yield what is left of the epoch; the method settles first how images are changed."""
+        """Yield what is left of the epoch."""
         held_out = itertools.chain.from_iterable(itertools.repeat(self.held_out or [None]))
-        source = iter(self.train_batches)
-        for _ in range(self.train_batches.left):
-            self.method.prepare()
-            samples, weight = self.world.share(next(source))
+        for batch in self.train_batches:
+            samples, weight = self.world.share(batch)
             yield CountedMinibatch(
                 self.network,
                 self.task,
                 samples,
                 next(held_out),
                 self.autocast,
-                self.loop.label_smoothing,
                 weight,
                 self.world.mean,
             )
-        next(source, None)  # the end of this epoch is the start of the next one
 
     def _check_smallest_minibatches(self) -> None:
         """Find out before the first epoch whether a minibatch of one sample can be evaluated."""

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from annealtune.training import data, models
 from annealtune.training.config import RunConfig
-from annealtune.training.data.scaling import Scaling
+from annealtune.training.data.batches import Scaling
 from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.task import Task
 

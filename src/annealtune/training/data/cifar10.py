@@ -5,10 +5,10 @@ A record is one byte for the label and 3 x 1024 for the red, green and blue plan
 Reference: Krizhevsky, *Learning multiple layers of features from tiny images* (2009).
 """
 
-import hashlib
+import io
 import tarfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -17,46 +17,32 @@ from torch import Tensor
 from annealtune.errors import DataError
 
 from .dataset import Dataset, from_files
-from .download import ShowBytes, fetch
-from .published import PublishedFile, not_found
+from .download import PublishedFile, ShowBytes, fetch, not_found
 
 FOLDER = "cifar-10-batches-bin"
 RECORD = 1 + 3 * 32 * 32
-# Records of the largest batch.
-MOST_RECORDS = 10_000
 CLASSES = (
     "airplane", "automobile", "bird", "cat", "deer",
     "dog", "frog", "horse", "ship", "truck",
 )  # fmt: skip
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The binary version: one archive, and the batches in it of which the last is the test set."""
-
-    archive: PublishedFile
-    batches: tuple[PublishedFile, ...]
-
-
-PUBLICATION = Publication(
-    PublishedFile(
-        "cifar-10-binary.tar.gz",
-        "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
-        "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-        170_052_171,
-    ),
-    tuple(
-        PublishedFile(f"{name}.bin", f"sha256:{digest}")
-        for name, digest in (
-            ("data_batch_1", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
-            ("data_batch_2", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
-            ("data_batch_3", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
-            ("data_batch_4", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
-            ("data_batch_5", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
-            ("test_batch", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
-        )
-    ),
+ARCHIVE = PublishedFile(
+    "cifar-10-binary.tar.gz",
+    "sha256:c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+    "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+    170_052_171,
+)
+# What is in it; the last one is the test set.
+BATCHES = tuple(
+    PublishedFile(f"{name}.bin", f"sha256:{digest}")
+    for name, digest in (
+        ("data_batch_1", "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5"),
+        ("data_batch_2", "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed"),
+        ("data_batch_3", "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67"),
+        ("data_batch_4", "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48"),
+        ("data_batch_5", "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add"),
+        ("test_batch", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"),
+    )
 )
 
 
@@ -65,7 +51,8 @@ def load(
     *,
     download: bool = False,
     progress: ShowBytes | None = None,
-    publication: Publication = PUBLICATION,
+    archive: PublishedFile = ARCHIVE,
+    batches: Sequence[PublishedFile] = BATCHES,
 ) -> Dataset:
     """Read CIFAR-10: 50,000 training and 10,000 test images.
 
@@ -74,22 +61,17 @@ def load(
     Raises:
         DataError: If the data is missing, damaged or the python version, or a download fails.
     """
-    archive = data_dir / publication.archive.name
-    folders = [data_dir / FOLDER, data_dir]
-    names = [batch.name for batch in publication.batches]
-    folder = next((f for f in folders if all((f / name).is_file() for name in names)), None)
+    packed, folders = data_dir / archive.name, [data_dir / FOLDER, data_dir]
+    folder = next((f for f in folders if all((f / b.name).is_file() for b in batches)), None)
     if folder is not None:
-        contents = [batch.read(folder / batch.name) for batch in publication.batches]
+        contents = [batch.read(folder / batch.name) for batch in batches]
     else:
         if download:
-            fetch(publication.archive, data_dir, progress)
-        elif not archive.is_file():
-            raise _missing(data_dir, publication)
-        contents = _unpack(archive, publication)
-    parts = [
-        _records(content, batch.name)
-        for content, batch in zip(contents, publication.batches, strict=True)
-    ]
+            fetch(archive, data_dir, progress)
+        elif not packed.is_file():
+            raise _missing(data_dir, archive, batches)
+        contents = _unpack(packed, archive.read(packed), [batch.name for batch in batches])
+    parts = [_records(content, b.name) for content, b in zip(contents, batches, strict=True)]
     train, test = torch.cat(parts[:-1]), parts[-1]
     return from_files(
         name="cifar10",
@@ -103,8 +85,8 @@ def load(
     )
 
 
-def _missing(data_dir: Path, publication: Publication) -> DataError:
-    archive, folder = publication.archive, data_dir / FOLDER
+def _missing(data_dir: Path, archive: PublishedFile, batches: Sequence[PublishedFile]) -> DataError:
+    folder = data_dir / FOLDER
     pickled = ("cifar-10-python.tar.gz", "cifar-10-batches-py", "data_batch_1")
     for path in (data_dir / name for name in pickled):
         if path.exists():
@@ -113,8 +95,8 @@ def _missing(data_dir: Path, publication: Publication) -> DataError:
                 f"Take the binary version, {archive.url} (or --download, "
                 f"{archive.size / 1e6:.0f} MB)"
             )
-    absent = [batch.name for batch in publication.batches if not (folder / batch.name).is_file()]
-    if 0 < len(absent) < len(publication.batches):
+    absent = [batch.name for batch in batches if not (folder / batch.name).is_file()]
+    if 0 < len(absent) < len(batches):
         return DataError(
             f"{folder} is incomplete: {', '.join(absent)} missing; unpack {archive.name} again, "
             "or use --download"
@@ -122,29 +104,21 @@ def _missing(data_dir: Path, publication: Publication) -> DataError:
     return not_found("cifar10", [folder, data_dir / archive.name], archive.size)
 
 
-def _unpack(archive: Path, publication: Publication) -> list[bytes]:
-    """Read the batches out of the archive in memory; nothing is written, no path is followed."""
-    wanted = {batch.name: batch for batch in publication.batches}
+def _unpack(archive: Path, content: bytes, names: list[str]) -> list[bytes]:
+    """Read the batches out of the archive in memory; its digest vouches for them."""
     found: dict[str, bytes] = {}
     try:
-        with archive.open("rb") as stream:
-            publication.archive.check(
-                hashlib.file_digest(stream, publication.archive.algorithm), str(archive)
-            )
-        with tarfile.open(archive, "r:gz") as tar:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
             for member in tar:
                 name = member.name.rpartition("/")[2]
-                content = tar.extractfile(member) if name in wanted and member.isreg() else None
-                if content is not None:
-                    # One byte more than there may be: a header can promise any size.
-                    found[name] = content.read(MOST_RECORDS * RECORD + 1)
-    except (OSError, EOFError, tarfile.TarError, zlib.error, ValueError, OverflowError) as error:
+                stream = tar.extractfile(member) if name in names else None
+                if stream is not None:
+                    found[name] = stream.read()
+        return [found[name] for name in names]
+    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
         raise DataError(f"{archive} cannot be read: {error}") from error
-    for name, batch in wanted.items():
-        if name not in found:
-            raise DataError(f"{archive} does not contain {name}")
-        batch.check(hashlib.new(batch.algorithm, found[name]), f"{archive}, member {name},")
-    return [found[name] for name in wanted]
+    except KeyError as error:
+        raise DataError(f"{archive} does not contain {error.args[0]}") from None
 
 
 def _records(content: bytes, name: str) -> Tensor:

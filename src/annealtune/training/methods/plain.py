@@ -18,8 +18,7 @@ from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import AdamwOptions, ScheduledSgdOptions, SgdOptions
 
-from .counted_minibatch import CountedMinibatch
-from .method import Method
+from .method import CountedMinibatch, Method
 
 
 def build_plain(
