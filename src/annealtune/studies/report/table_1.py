@@ -1,5 +1,10 @@
-"""Table 1 of the paper: seed by seed, then a summary of each method."""
+"""Table 1 of the paper, seed by seed and by method: for a page, as CSV and as LaTeX.
 
+The files hold no time: the same study gives the same bytes, whichever machine ran it.
+"""
+
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -11,7 +16,23 @@ from annealtune.studies.statistics.summaries import Statistics
 
 from .tables import Cell, Table, number_cell, text_cell
 
-Kind = Literal["run", "mean", "deviation", "median", "best"]
+_TEX_QUANTITY = {"accuracy": r"Acc.~(\%)", "loss": "Loss", "paper_loss": "Loss (paper)"}
+# A page of paper has no room for every column; those are in the CSV.
+_NOT_IN_TEX = {Measure("best", "validation", "paper_loss"), Measure("best", "test", "loss")}
+_TEX_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': "{''}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
+
+Kind = Literal["run", "mean", "deviation", "best"]
 
 
 class ResultRow(NamedTuple):
@@ -31,7 +52,7 @@ class ResultRow(NamedTuple):
 
 
 def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[ResultRow]:
-    """Return the lines of Table 1: every run, then mean, deviation, median and best of each method.
+    """Return the lines of Table 1: every run, then mean, deviation and best of each method.
 
     Runs without numbers are listed as well.
     """
@@ -39,7 +60,7 @@ def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[
         ResultRow("run", run.method, run, _known({m: score(run, m) for m in MEASURES}))
         for run in study.runs
     ]
-    kinds: tuple[Kind, ...] = ("mean", "deviation", "median", "best")
+    kinds: tuple[Kind, ...] = ("mean", "deviation", "best")
     for kind in kinds:
         for method in study.methods:
             values = {m: getattr(each.summary(method), kind) for m, each in statistics.items()}
@@ -93,9 +114,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     for index, row in enumerate(rows):
         values = [value_cell(row, m, (index, m) in won) for m in measures]
         if row.run is None:
-            if row.kind != "median":
-                kind = Cell(row.kind, is_number=False)
-                footer.append((text_cell(row.method), kind, *values))
+            footer.append((text_cell(row.method), Cell(row.kind, is_number=False), *values))
             continue
         if row.run.result is None:
             values = [Cell(state_of(row.run), is_number=False, span=max(1, len(measures)))]
@@ -127,6 +146,99 @@ def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
     if row.kind == "deviation" and measure.quantity == "accuracy" and value is not None:
         text = measure.number(value)
     return number_cell(text, value, is_best)
+
+
+def results_csv(rows: Sequence[ResultRow]) -> str:
+    """Return Table 1 with full precision, a line for each run, then the lines about each method."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    costs = ("best_epoch", "forwards", "backwards")
+    writer.writerow(
+        ["row", "method", "seed", "status", "reason", *costs, *(m.key for m in MEASURES)]
+    )
+    for row in rows:
+        run = row.run
+        result = run.result or {} if run else {}
+        writer.writerow(
+            [
+                row.kind,
+                row.method,
+                "" if run is None else run.seed,
+                "" if run is None else run.status,
+                "" if run is None else run.reason or "",
+                *(result.get(key, "") for key in costs),
+                *(repr(row.values[m]) if m in row.values else "" for m in MEASURES),
+            ]
+        )
+    return text.getvalue()
+
+
+def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Measure]) -> str:
+    """Return Table 1 as a LaTeX tabular with bold winners; needs the package booktabs."""
+    won = winners(rows)
+    measures = [measure for measure in measures if measure not in _NOT_IN_TEX]
+    lines = [
+        f"% {_one_line(study.command)}",
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{ll{'r' * len(measures)}}}",
+        r"\toprule",
+        *_heads(study, measures),
+    ]
+    before: tuple[str, str | None] | None = None
+    for index, row in enumerate(rows):
+        section = (row.kind, row.method if row.kind == "run" else None)
+        if section != before:
+            lines.append(r"\midrule")
+        named = row.kind != "run" or section != before
+        before = section
+        cells = [escape_tex(row.method) if named else "", _seed(row)]
+        cells += [_number(row, measure, (index, measure) in won) for measure in measures]
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def escape_tex(text: str) -> str:
+    r"""Return text that LaTeX prints as it is, on one line.
+
+    Example:
+        >>> escape_tex("sgd_sa & 5%")
+        'sgd\\_sa \\& 5\\%'
+    """
+    return _one_line(text).translate(_TEX_ESCAPES)
+
+
+def _heads(study: Study, measures: Sequence[Measure]) -> list[str]:
+    if not measures:
+        return [r"Method & Seed \\"]
+    of_test = test_set_chose(study)
+    groups = Counter(
+        f"{each.epoch.capitalize()} epoch, {'test' if of_test else each.part}" for each in measures
+    )
+    above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{title}}}" for title, n in groups.items())
+    rules, start = [], 3
+    for width in groups.values():
+        rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
+        start += width
+    titles = " & ".join(_TEX_QUANTITY[measure.quantity] for measure in measures)
+    return [rf" & & {above} \\", " ".join(rules), rf"Method & Seed & {titles} \\"]
+
+
+def _seed(row: ResultRow) -> str:
+    if row.run is None:
+        return row.kind
+    return str(row.run.seed) if row.run.result is not None else f"{row.run.seed} ({row.run.status})"
+
+
+def _number(row: ResultRow, measure: Measure, is_best: bool) -> str:
+    value = row.values.get(measure)
+    if value is None:
+        return "--"
+    text = measure.number(value).replace("\N{MINUS SIGN}", "-")
+    return rf"\textbf{{{text}}}" if is_best else text
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _seeds(rows: Sequence[ResultRow]) -> dict[tuple[str, Measure], frozenset[int]]:
