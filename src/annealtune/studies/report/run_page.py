@@ -145,7 +145,7 @@ def write_comparison(
         methods=tuple(names),
         seeds=tuple(dict.fromkeys(run.seed for run in runs)),
         experiment={k: v for k, v in configs[0].items() if all(c.get(k) == v for c in configs)},
-        environment=dict(_environment(runs[0])),
+        environment={k: v for k, v in _environment(runs[0]).items() if k != "command"},
         runs=tuple(dataclasses.replace(run, method=n) for run, n in zip(runs, names, strict=True)),
         configs=dict(zip(names, configs, strict=True)),
     )

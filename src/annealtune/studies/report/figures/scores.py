@@ -168,12 +168,12 @@ def fit_score_axis(
         least = min(size for size in _sizes(measure, scores) if size > 0) / 2
 
         def forward(values: Any) -> NDArray[np.float64]:
-            sizes = 1 - np.asarray(values) if is_accuracy else np.asarray(values)
-            return np.asarray(-np.log(np.maximum(sizes, least)))
+            if is_accuracy:
+                return np.asarray(-np.log(np.maximum(1 - np.asarray(values), least)))
+            return np.asarray(np.log(np.maximum(values, least)))
 
         def back(heights: Any) -> NDArray[np.float64]:
-            sizes = np.exp(-np.asarray(heights))
-            return np.asarray(1 - sizes if is_accuracy else sizes)
+            return np.asarray(1 - np.exp(-heights) if is_accuracy else np.exp(heights))
 
         low, high = float(forward(worst)), float(forward(best))
         room = _MARGIN * (high - low)
