@@ -16,7 +16,6 @@ from annealtune.studies.statistics.summaries import Statistics
 
 from .tables import Cell, Table, number_cell, text_cell
 
-_TEX_QUANTITY = {"accuracy": r"Acc.~(\%)", "loss": "Loss", "paper_loss": "Loss (paper)"}
 # A page of paper has no room for every column; those are in the CSV.
 _NOT_IN_TEX = {Measure("best", "validation", "paper_loss"), Measure("best", "test", "loss")}
 _TEX_ESCAPES = str.maketrans(
@@ -76,7 +75,11 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         have the same, none of them won; nor is there a best mean of different seeds.
     """
     found = set()
-    seeds = _seeds(rows)
+    seeds: dict[tuple[str, Measure], set[int]] = {}
+    for row in rows:
+        if row.run is not None:
+            for measure in row.values:
+                seeds.setdefault((row.method, measure), set()).add(row.run.seed)
     rivals: dict[tuple[Kind, int | None], list[int]] = {}
     for index, row in enumerate(rows):
         if row.kind != "deviation":
@@ -85,7 +88,10 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         for measure in MEASURES:
             known = [i for i in group if measure in rows[i].values]
             values = {i: round(rows[i].values[measure], DIGITS) for i in known}
-            is_fair = kind == "run" or len({seeds[rows[i].method, measure] for i in known}) == 1
+            is_fair = kind == "run" or all(
+                seeds[rows[i].method, measure] == seeds[rows[known[0]].method, measure]
+                for i in known
+            )
             if is_fair and len(set(values.values())) > 1:
                 best = measure.best(list(values.values()))
                 found |= {(i, measure) for i, value in values.items() if value == best}
@@ -134,9 +140,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
 
 def state_of(run: RunRecord) -> str:
     """Return in words why a run has no result."""
-    if run.reason is None:
-        return run.state
-    return run.reason if run.state == "pruned" else f"{run.state}: {run.reason}"
+    return run.state if run.reason is None else f"{run.state}: {run.reason}"
 
 
 def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
@@ -175,26 +179,29 @@ def results_csv(rows: Sequence[ResultRow]) -> str:
 
 def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Measure]) -> str:
     """Return Table 1 as a LaTeX tabular with bold winners; needs the package booktabs."""
-    won = winners(rows)
-    measures = [measure for measure in measures if measure not in _NOT_IN_TEX]
+    table = results_table(study, rows, [each for each in measures if each not in _NOT_IN_TEX])
+    titles = " & ".join(map(escape_tex, table.columns))
     lines = [
         f"% {_one_line(study.command)}",
         r"% needs \usepackage{booktabs}",
-        rf"\begin{{tabular}}{{ll{'r' * len(measures)}}}",
+        rf"\begin{{tabular}}{{ll{'r' * (len(table.columns) - 2)}}}",
         r"\toprule",
-        *_heads(study, measures),
     ]
-    before: tuple[str, str | None] | None = None
-    for index, row in enumerate(rows):
-        section = (row.kind, row.method if row.kind == "run" else None)
-        if section != before:
-            lines.append(r"\midrule")
-        named = row.kind != "run" or section != before
-        before = section
-        cells = [escape_tex(row.method) if named else "", _seed(row)]
-        cells += [_number(row, measure, (index, measure) in won) for measure in measures]
-        lines.append(" & ".join(cells) + r" \\")
+    if table.groups:
+        above = (rf"\multicolumn{{{width}}}{{c}}{{{title}}}" for title, width in table.groups)
+        lines.append(f"{' & '.join(above)} \\\\")
+    lines += [f"{titles} \\\\", r"\midrule"]
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.rows]
+    lines += [r"\midrule"] * bool(table.footer)
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.footer]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _tex_cell(cell: Cell) -> str:
+    text = escape_tex(cell.text.replace("\N{MINUS SIGN}", "-"))
+    if cell.span > 1:
+        return rf"\multicolumn{{{cell.span}}}{{l}}{{{text}}}"
+    return rf"\textbf{{{text}}}" if cell.is_best else text
 
 
 def escape_tex(text: str) -> str:
@@ -207,49 +214,8 @@ def escape_tex(text: str) -> str:
     return _one_line(text).translate(_TEX_ESCAPES)
 
 
-def _heads(study: Study, measures: Sequence[Measure]) -> list[str]:
-    if not measures:
-        return [r"Method & Seed \\"]
-    of_test = test_set_chose(study)
-    groups = Counter(
-        f"{each.epoch.capitalize()} epoch, {'test' if of_test else each.part}" for each in measures
-    )
-    above = " & ".join(rf"\multicolumn{{{n}}}{{c}}{{{title}}}" for title, n in groups.items())
-    rules, start = [], 3
-    for width in groups.values():
-        rules.append(rf"\cmidrule(lr){{{start}-{start + width - 1}}}")
-        start += width
-    titles = " & ".join(_TEX_QUANTITY[measure.quantity] for measure in measures)
-    return [rf" & & {above} \\", " ".join(rules), rf"Method & Seed & {titles} \\"]
-
-
-def _seed(row: ResultRow) -> str:
-    if row.run is None:
-        return row.kind
-    return str(row.run.seed) if row.run.result is not None else f"{row.run.seed} ({row.run.status})"
-
-
-def _number(row: ResultRow, measure: Measure, is_best: bool) -> str:
-    value = row.values.get(measure)
-    if value is None:
-        return "--"
-    text = measure.number(value).replace("\N{MINUS SIGN}", "-")
-    return rf"\textbf{{{text}}}" if is_best else text
-
-
 def _one_line(text: str) -> str:
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
-
-
-def _seeds(rows: Sequence[ResultRow]) -> dict[tuple[str, Measure], frozenset[int]]:
-    """Return for which seeds a method has a number, by method and measure."""
-    found: dict[tuple[str, Measure], frozenset[int]] = {}
-    for row in rows:
-        if row.run is not None:
-            for measure in row.values:
-                place = (row.method, measure)
-                found[place] = found.get(place, frozenset()) | {row.run.seed}
-    return found
 
 
 def _known(values: Mapping[Measure, float | None]) -> dict[Measure, float]:
