@@ -24,7 +24,7 @@ from .figures.scores import hero_panel
 from .figures.settings import acceptance_map, draw_acceptance
 from .joint_table import joint_table
 from .shell import CITATION, Page, Section, Shown, facts_of, shown
-from .table_1 import result_rows, results_csv, results_table, results_tex, shown_measures, state_of
+from .table_1 import result_rows, results_csv, results_table, results_tex, shown_measures
 from .tables import comparison_table, cost_table, difference_table, summary_table
 
 _TESTS = (
@@ -162,17 +162,12 @@ def subtitle(study: Study) -> str:
 
 
 def _first_section(page: Page, study: Study, found: Statistics | None) -> Section:
-    """Return what the methods reached by the main measure, and which runs lack a result."""
+    """Return what the methods reached by the main measure, and the states of the runs."""
     counts = Counter(run.state for run in study.runs)
     facts = [("runs", ", ".join(f"{n} {state}" for state, n in counts.items()) or "none")]
     facts.append(
         ("best epoch chosen on", f"{'test' if test_set_chose(study) else 'validation'} set")
     )
-    facts += [
-        (f"{run.method}, {study.vary.replace('_', ' ')} {run.seed}", state_of(run))
-        for run in study.runs
-        if run.status != "finished"
-    ]
     if found is None:
         return Section("results", "Results", facts=facts)
     panel, caption = hero_panel(study, found)

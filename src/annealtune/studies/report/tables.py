@@ -87,17 +87,10 @@ def summary_table(statistics: Statistics) -> Table:
 
 def comparison_table(statistics: Statistics) -> Table:
     """Return how each pair of methods differs by one measure, the better one of a pair first."""
-    rank = {method: place for place, method in enumerate(statistics.ranking)}
-    last = len(rank)
-    pairs = [
-        each.reversed() if rank.get(each.second, last) < rank.get(each.first, last) else each
-        for each in statistics.comparisons
-    ]
-    pairs.sort(key=lambda each: (rank.get(each.first, last), rank.get(each.second, last)))
     columns = ("method", "against", "mean difference", "95 % interval", "seeds won, lost, tied")
     return Table(
         (*columns, "Wilcoxon p", "p after Holm"),
-        tuple(_comparison_row(statistics.measure, each) for each in pairs),
+        tuple(_comparison_row(statistics.measure, each) for each in statistics.comparisons),
     )
 
 

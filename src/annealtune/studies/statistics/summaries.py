@@ -29,7 +29,6 @@ class Summary(NamedTuple):
     Attributes:
         method: its label.
         planned: how many runs the study has of it.
-        failed: how many of them failed.
         n: how many finished with a number; the fields below are about those alone.
         mean: None without any.
         deviation: of the sample (divisor n - 1), None for fewer than two.
@@ -39,7 +38,6 @@ class Summary(NamedTuple):
 
     method: str
     planned: int
-    failed: int
     n: int
     mean: float | None
     deviation: float | None
@@ -84,51 +82,26 @@ class Comparison(NamedTuple):
         p_value = self.corrected_p_value
         return p_value is not None and p_value < SIGNIFICANCE_LEVEL
 
-    def reversed(self) -> Comparison:
-        """Return the same comparison, seen from the second method."""
-        difference, low, high = (
-            None if value is None else 0.0 - value
-            for value in (self.difference, self.high, self.low)
-        )
-        return self._replace(
-            first=self.second,
-            second=self.first,
-            difference=difference,
-            low=low,
-            high=high,
-            won=self.lost,
-            lost=self.won,
-        )
-
 
 class Statistics(NamedTuple):
-    """Everything about one measure, methods in the order of the study."""
+    """Everything about one measure.
+
+    Attributes:
+        measure: which.
+        summaries: in the order of the study.
+        comparisons: of every pair of methods, the better one first.
+        ranking: the methods with a number, best mean first: over the seeds that all of them
+            finished, over their own seeds if there is no such seed.
+    """
 
     measure: Measure
     summaries: tuple[Summary, ...]
     comparisons: tuple[Comparison, ...]
     ranking: tuple[str, ...]
-    """The methods with a number, best mean first: over the seeds that all of them finished, over
-    their own seeds if there is no such seed."""
-    common_seeds: tuple[int, ...]
-
-    @property
-    def is_balanced(self) -> bool:
-        """Whether all methods with a number have one for the same seeds: their means compare."""
-        return all(each.n in (0, len(self.common_seeds)) for each in self.summaries)
 
     def summary(self, method: str) -> Summary:
         """Return the summary of a method."""
         return next(summary for summary in self.summaries if summary.method == method)
-
-    def comparison(self, first: str, second: str) -> Comparison:
-        """Return the comparison of two methods, seen from the first."""
-        for comparison in self.comparisons:
-            if (comparison.first, comparison.second) == (first, second):
-                return comparison
-            if (comparison.first, comparison.second) == (second, first):
-                return comparison.reversed()
-        raise ValueError(f"there is no comparison of {first!r} and {second!r}")
 
 
 def study_statistics(study: Study) -> dict[Measure, Statistics]:
@@ -142,21 +115,19 @@ def statistics_of(study: Study, measure: Measure) -> Statistics:
     scores = {method: scores_of(study, method, measure) for method in study.methods}
     known = [values for values in scores.values() if values]
     common = tuple(seed for seed in study.seeds if known and all(seed in each for each in known))
-    pairs = itertools.combinations(study.methods, 2)
+    sign = -1 if measure.higher_is_better else 1
     means = {
-        method: round(fmean([values[seed] for seed in common] or values.values()), DIGITS)
+        method: sign * round(fmean([values[seed] for seed in common] or values.values()), DIGITS)
         for method, values in scores.items()
         if values
     }
-    ranking = sorted(
-        means, key=lambda method: means[method] * (-1 if measure.higher_is_better else 1)
-    )
+    ranking = tuple(sorted(means, key=lambda method: means[method]))
+    pairs = itertools.combinations([*ranking, *(m for m in study.methods if m not in means)], 2)
     return Statistics(
         measure,
         tuple(_summarize(study, method, scores[method], measure) for method in study.methods),
         _corrected([compare(a, b, scores[a], scores[b], measure) for a, b in pairs]),
-        tuple(ranking),
-        common,
+        ranking,
     )
 
 
@@ -286,7 +257,6 @@ def _summarize(study: Study, method: str, scores: Mapping[int, float], measure: 
     return Summary(
         method,
         planned=len(runs),
-        failed=sum(run.status == "failed" for run in runs),
         n=len(values),
         mean=fmean(values) if values else None,
         deviation=stdev(values) if len(values) > 1 else None,

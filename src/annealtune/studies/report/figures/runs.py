@@ -61,15 +61,9 @@ class RunView:
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch whose weights were kept, or would be so far."""
-        if self.run.result is not None:
-            found = number(self.run.result, "best_epoch")
-            return None if found is None else int(found)
-        key = "validation_accuracy" if self.has("validation_accuracy") else "validation_loss"
-        sign = 1 if key == "validation_accuracy" else -1
-        values = {e: number(each, key) for e, each in enumerate(self.run.metrics, 1)}
-        known = {epoch: sign * value for epoch, value in values.items() if value is not None}
-        return max(known, key=lambda epoch: known[epoch]) if known else None
+        """The epoch whose weights were kept; None before the run is finished."""
+        found = number(self.run.result or {}, "best_epoch")
+        return None if found is None else int(found)
 
     @property
     def rate(self) -> float | None:
