@@ -31,6 +31,8 @@ _TESTS = (
     f"Intervals: bootstrap (BCa, {RESAMPLES:,} resamples); p: Wilcoxon signed-rank, exact, of "
     "paired seeds; bold: below 0.05 after Holm."
 )
+# The tests of more methods are a long table, which a click opens.
+_FEW_METHODS = 4
 _LINES = "Thick: mean of the seeds; thin: each seed; dotted: as the title says, or not finished."
 
 
@@ -75,10 +77,10 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
                     each.key.replace("_", "-"),
                     each.title[0].upper() + each.title[1:],
                     tables=[(comparison_table(statistics[each]), "First minus second")],
-                    is_open=each == main_measure(study),
+                    is_open=each == main_measure(study) and len(study.methods) <= _FEW_METHODS,
                 )
                 for each in measures
-                if statistics[each].comparisons
+                if any(pair.n > 1 for pair in statistics[each].comparisons)
             ],
         ),
         *_figure_sections(page, study),

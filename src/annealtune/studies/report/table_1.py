@@ -134,7 +134,8 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
         ("method", study.vary.replace("_", " "), *titles),
         tuple(body),
         (("", 2), *groups.items()) if groups else (),
-        tuple(footer) if measures else (),
+        # Nothing is to be summarized where each method has one run.
+        tuple(footer) if measures and len(body) > len(study.methods) else (),
     )
 
 
