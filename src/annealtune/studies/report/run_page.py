@@ -12,7 +12,7 @@ from annealtune.studies.statistics.measures import number
 from .figures.curves import shown_records
 from .figures.runs import RunView, accept_panels, average_panels, hero_panel, race_panels
 from .shell import Page, Section, facts_of, free_directory
-from .study_page import write_report
+from .study_page import task_of, write_report
 from .table_1 import state_of
 from .tables import Cell, Table, duration, number_cell, text_cell
 
@@ -116,7 +116,8 @@ def write_run_report(
         f"annealtune run, loaded anew every {_REFRESH_SECONDS} s" if is_live else "annealtune run"
     )
     refresh = _REFRESH_SECONDS if is_live else None
-    return page.write(kind, run.path.name, _subtitle(run), sections, refresh=refresh)
+    told = ", ".join([run.method, *task_of(run.config), f"seed {run.seed}"])
+    return page.write(kind, run.path.name, told, sections, refresh=refresh)
 
 
 def write_comparison(
@@ -150,16 +151,6 @@ def write_comparison(
         configs=dict(zip(names, configs, strict=True)),
     )
     return write_report(study, out or free_directory(place / "comparison"), figures=figures)
-
-
-def _subtitle(run: RunRecord) -> str:
-    config = run.config
-    told = [f"{run.method}, {config.get('model', 'a model')} on {config.get('data', 'data')}"]
-    if "epochs" in config:
-        told.append(f"{config['epochs']} epochs")
-    if "batch_size" in config:
-        told.append(f"batches of {config['batch_size']}")
-    return ", ".join([*told, f"seed {run.seed}"])
 
 
 def _results(view: RunView, is_live: bool) -> list[tuple[str, str]]:

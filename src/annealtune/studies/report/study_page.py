@@ -2,9 +2,10 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
@@ -144,23 +145,27 @@ def write_overview(studies: Sequence[Study], out: Path, *, figures: bool = True)
 
 def subtitle(study: Study) -> str:
     """Return what a study is about, in one line."""
-    experiment = study.experiment
-    # Of package.module:factory the factory is enough here; the whole name is in the configuration.
-    model, data = (str(experiment.get(key, key)).rpartition(":")[2] for key in ("model", "data"))
-    known = [f"{model} on {data}"]
-    if "epochs" in experiment:
-        known.append(f"{experiment['epochs']} epochs")
-    if "train_size" in experiment:
-        size, share = experiment["train_size"], experiment.get("validation_fraction", 0)
-        held_out = 0 if experiment.get("validate_on") == "test" else round(size * share)
-        known.append(f"{size - held_out:,} training examples")
-        known += [f"{held_out:,} for validation"] * bool(held_out)
-    if "batch_size" in experiment:
-        known.append(f"batches of {experiment['batch_size']}")
     methods, seeds = len(study.methods), len(study.seeds)
     vary = study.vary.replace("_", " ")
-    known.append(f"{methods} method{'s' * (methods != 1)} × {seeds} {vary}{'s' * (seeds != 1)}")
-    return ", ".join(known)
+    size = f"{methods} method{'s' * (methods != 1)} × {seeds} {vary}{'s' * (seeds != 1)}"
+    return ", ".join([*task_of(study.experiment), size])
+
+
+def task_of(config: Mapping[str, Any]) -> list[str]:
+    """Return model, data, epochs, examples and batches of a config, as far as it knows them."""
+    # Of package.module:factory the factory is enough here; the whole name is in the configuration.
+    model, data = (str(config.get(key, key)).rpartition(":")[2] for key in ("model", "data"))
+    known = [f"{model} on {data}"]
+    if "epochs" in config:
+        known.append(f"{config['epochs']} epochs")
+    if config.get("train_size"):
+        size, share = config["train_size"], config.get("validation_fraction", 0)
+        held_out = 0 if config.get("validate_on") == "test" else round(size * share)
+        known.append(f"{size - held_out:,} training examples")
+        known += [f"{held_out:,} for validation"] * bool(held_out)
+    if "batch_size" in config:
+        known.append(f"batches of {config['batch_size']}")
+    return known
 
 
 def _first_section(page: Page, study: Study, found: Statistics | None) -> Section:

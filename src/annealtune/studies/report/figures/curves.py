@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from annealtune.studies.records import RunRecord, Study
@@ -214,7 +215,7 @@ def over_epochs(
         in_powers(axes, positive)
     elif key == "rate" and positive.size:
         in_powers(axes, positive, ratio=1.0)
-        peaks = [np.nanmax(np.asarray(each.get_ydata(), dtype=float)) for each in axes.lines]
+        peaks = [ys.max() for each in axes.lines if (ys := _heights(each)).size]
         axes.set_ylim(max(positive.min() / 1.3, min(peaks) / DECAY), positive.max() * 1.5)
     else:
         axes.set_ylim(bottom=0)
@@ -227,8 +228,11 @@ def over_epochs(
 
 def drawn_values(axes: Axes) -> Numbers:
     """Return the finite heights of all lines that were drawn."""
-    found = [np.asarray(each.get_ydata(), dtype=float) for each in axes.lines]
-    values = np.concatenate(found or [np.array([])])
+    return np.concatenate([np.array([]), *map(_heights, axes.lines)])
+
+
+def _heights(of: Line2D) -> Numbers:
+    values = np.asarray(of.get_ydata(), dtype=float)
     return np.asarray(values[np.isfinite(values)])
 
 
