@@ -73,7 +73,7 @@ def study(size: int) -> dict[str, float]:
     from annealtune.studies.engines import Event
     from annealtune.studies.plan import make_plan
     from annealtune.studies.records import read_study
-    from annealtune.studies.report.writing import write_report
+    from annealtune.studies.report.study_page import write_report
     from annealtune.studies.run import run_study
     from annealtune.training.runs import run
     from annealtune.training.stopping import StopRequest

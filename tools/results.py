@@ -33,7 +33,7 @@ from annealtune.studies.records import (
     sealed_toml,
 )
 from annealtune.studies.report.joint_table import PAPER, joint_table
-from annealtune.studies.report.several import write_overview
+from annealtune.studies.report.study_page import write_overview
 from annealtune.studies.report.tables import Cell, Table
 from annealtune.studies.reproduction import PAPER_STUDIES, net_of
 from annealtune.studies.statistics.measures import Measure, kind_of, number

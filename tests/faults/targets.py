@@ -191,7 +191,7 @@ def inspect(random: Random, seeds: Path, place: Path) -> None:
 def report(random: Random, seeds: Path, place: Path) -> None:
     """``annealtune report`` of a run or a study."""
     from annealtune.studies.report.run_page import write_run_report
-    from annealtune.studies.report.writing import write_report
+    from annealtune.studies.report.study_page import write_report
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what matplotlib says of numbers is not a page

@@ -6,20 +6,19 @@ from types import ModuleType
 import pytest
 
 from annealtune.studies import best_seed, plan, records
-from annealtune.studies.report import method_tables, table_files
-from annealtune.studies.report.figures import compact_svg, end_labels, style
-from annealtune.studies.statistics import comparisons, measures
+from annealtune.studies.report import table_1, tables
+from annealtune.studies.report.figures import curves, style
+from annealtune.studies.statistics import measures, summaries
 
 MODULES = [
     best_seed,
     plan,
     records,
-    comparisons,
     measures,
-    method_tables,
-    table_files,
-    compact_svg,
-    end_labels,
+    summaries,
+    tables,
+    table_1,
+    curves,
     style,
 ]
 

@@ -86,8 +86,8 @@ def _kind(path: Path) -> str:
 def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
     studies = [read_study(path) for path in dict.fromkeys(paths)]
 
-    from annealtune.studies.report.several import write_overview
-    from annealtune.studies.report.writing import free_directory, write_report
+    from annealtune.studies.report.shell import free_directory
+    from annealtune.studies.report.study_page import write_overview, write_report
 
     if len(studies) == 1:
         return write_report(studies[0], out, figures=figures)

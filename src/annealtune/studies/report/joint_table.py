@@ -1,14 +1,15 @@
 """Table 1 as the paper prints it: both nets side by side, its own numbers beside ours."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
-from annealtune.studies.records import Study
+from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.reproduction import net_of
-from annealtune.studies.statistics.measures import NOT_AVAILABLE, Measure
+from annealtune.studies.statistics.measures import Measure
 from annealtune.studies.statistics.summaries import study_statistics
 
 from .table_1 import Kind, result_rows, value_cell, winners
-from .tables import Cell, Table, number_cell, text_cell
+from .tables import Cell, Table, text_cell
 
 NETS = ("vgg16", "resnet34")
 # The paper's columns, and the same of the best epoch.
@@ -17,7 +18,6 @@ COLUMNS = tuple(
     for epoch in ("last", "best")
     for quantity in ("paper_loss", "accuracy")
 )
-_LOSS, _ACCURACY = COLUMNS[:2]
 # Final validation loss, in millionths, and accuracy, in hundredths of a per cent, of seeds 0 to 9.
 _PRINTED = {
     "vgg16": {
@@ -48,8 +48,7 @@ PAPER = {
     }
     for net, methods in _PRINTED.items()
 }
-_PAPER_SEEDS = 10
-_OF_PAPER = ", the paper"
+_KINDS: tuple[Kind, ...] = ("mean", "best")
 _Place = tuple[Kind, str, int | None]
 
 
@@ -68,17 +67,18 @@ def joint_table(studies: Sequence[Study]) -> Table | None:
     ours = {net: _cells(study) for net, study in found.items() if study is not None}
     if not ours:
         return None
-    cells = {net: {**_paper_cells(net), **ours.get(net, {})} for net in NETS}
     # The methods of the study first, then the paper's.
+    cells = {net: {**ours.get(net, {}), **_cells(_paper_study(net))} for net in NETS}
     places = [
         *dict.fromkeys(place for each in ours.values() for place in each),
-        *_paper_cells(NETS[0]),
+        *_cells(_paper_study(NETS[0])),
     ]
+    empty = (Cell("", ""),) * len(COLUMNS)
 
     def row(place: _Place) -> tuple[Cell, ...]:
         kind, method, seed = place
         which = Cell(kind, is_number=False) if seed is None else Cell(str(seed), seed)
-        values = [cells[net].get(place, _EMPTY) for net in NETS]
+        values = [cells[net].get(place, empty) for net in NETS]
         return (text_cell(method), which, *(cell for each in values for cell in each))
 
     models = {
@@ -86,19 +86,11 @@ def joint_table(studies: Sequence[Study]) -> Table | None:
         for net, study in found.items()
     }
     return Table(
-        ("method", "seed", *(_title(measure) for _ in NETS for measure in COLUMNS)),
+        ("method", "seed", *("loss", "accuracy") * 4),
         tuple(row(place) for place in places if place[0] == "run"),
         (("", 2), *((f"{models[net]}, {e} epoch", 2) for net in NETS for e in ("last", "best"))),
         tuple(row((kind, m, s)) for which in _KINDS for kind, m, s in places if kind == which),
     )
-
-
-_KINDS: tuple[Kind, ...] = ("mean", "best")
-_EMPTY = (Cell("", ""),) * len(COLUMNS)
-
-
-def _title(measure: Measure) -> str:
-    return "loss" if measure.quantity == "paper_loss" else "accuracy"
 
 
 def _cells(study: Study) -> dict[_Place, tuple[Cell, ...]]:
@@ -113,27 +105,22 @@ def _cells(study: Study) -> dict[_Place, tuple[Cell, ...]]:
     }
 
 
-def _paper_cells(net: str) -> dict[_Place, tuple[Cell, ...]]:
-    found: dict[_Place, tuple[float, float]] = {}
-    for method, (losses, accuracies) in PAPER[net].items():
-        label = method + _OF_PAPER
-        for seed in range(_PAPER_SEEDS):
-            found["run", label, seed] = losses[seed], accuracies[seed]
-        found["mean", label, None] = _mean(losses), _mean(accuracies)
-        found["best", label, None] = min(losses), max(accuracies)
-    return {
-        place: (*(_paper_cell(found, place, n) for n in (0, 1)), *(Cell(NOT_AVAILABLE, ""),) * 2)
-        for place in found
-    }
-
-
-def _paper_cell(found: Mapping[_Place, tuple[float, float]], place: _Place, column: int) -> Cell:
-    kind, _, seed = place
-    measure = (_LOSS, _ACCURACY)[column]
-    rivals = [values[column] for (k, _, s), values in found.items() if (k, s) == (kind, seed)]
-    value = found[place][column]
-    return number_cell(measure.text(value), value, value == measure.best(rivals))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
+def _paper_study(net: str) -> Study:
+    """Return the paper's own runs as if they had been read from disk."""
+    runs = [
+        RunRecord(
+            method=method + ", the paper",
+            seed=seed,
+            path=Path(),
+            status="finished",
+            reason=None,
+            config={},
+            metrics=({"epoch": 1, "validation_paper_loss": loss},),
+            moves=(),
+            result={"epochs": 1, "last_validation_accuracy": accuracy},
+        )
+        for method, columns in PAPER[net].items()
+        for seed, (loss, accuracy) in enumerate(zip(*columns, strict=True))
+    ]
+    methods, seeds = ({getattr(run, name): None for run in runs} for name in ("method", "seed"))
+    return Study(Path(), net, "", tuple(methods), tuple(seeds), {}, {}, tuple(runs))

@@ -1,5 +1,10 @@
-"""Table 1 of the paper: seed by seed, then a summary of each method."""
+"""Table 1 of the paper, seed by seed and by method: for a page, as CSV and as LaTeX.
 
+The files hold no time: the same study gives the same bytes, whichever machine ran it.
+"""
+
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -11,7 +16,22 @@ from annealtune.studies.statistics.summaries import Statistics
 
 from .tables import Cell, Table, number_cell, text_cell
 
-Kind = Literal["run", "mean", "deviation", "median", "best"]
+# A page of paper has no room for every column; those are in the CSV.
+_NOT_IN_TEX = {Measure("best", "validation", "paper_loss"), Measure("best", "test", "loss")}
+_TEX_ESCAPES = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': "{''}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
+
+Kind = Literal["run", "mean", "deviation", "best"]
 
 
 class ResultRow(NamedTuple):
@@ -31,7 +51,7 @@ class ResultRow(NamedTuple):
 
 
 def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[ResultRow]:
-    """Return the lines of Table 1: every run, then mean, deviation, median and best of each method.
+    """Return the lines of Table 1: every run, then mean, deviation and best of each method.
 
     Runs without numbers are listed as well.
     """
@@ -39,7 +59,7 @@ def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[
         ResultRow("run", run.method, run, _known({m: score(run, m) for m in MEASURES}))
         for run in study.runs
     ]
-    kinds: tuple[Kind, ...] = ("mean", "deviation", "median", "best")
+    kinds: tuple[Kind, ...] = ("mean", "deviation", "best")
     for kind in kinds:
         for method in study.methods:
             values = {m: getattr(each.summary(method), kind) for m, each in statistics.items()}
@@ -55,7 +75,11 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         have the same, none of them won; nor is there a best mean of different seeds.
     """
     found = set()
-    seeds = _seeds(rows)
+    seeds: dict[tuple[str, Measure], set[int]] = {}
+    for row in rows:
+        if row.run is not None:
+            for measure in row.values:
+                seeds.setdefault((row.method, measure), set()).add(row.run.seed)
     rivals: dict[tuple[Kind, int | None], list[int]] = {}
     for index, row in enumerate(rows):
         if row.kind != "deviation":
@@ -64,7 +88,10 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         for measure in MEASURES:
             known = [i for i in group if measure in rows[i].values]
             values = {i: round(rows[i].values[measure], DIGITS) for i in known}
-            is_fair = kind == "run" or len({seeds[rows[i].method, measure] for i in known}) == 1
+            is_fair = kind == "run" or all(
+                seeds[rows[i].method, measure] == seeds[rows[known[0]].method, measure]
+                for i in known
+            )
             if is_fair and len(set(values.values())) > 1:
                 best = measure.best(list(values.values()))
                 found |= {(i, measure) for i, value in values.items() if value == best}
@@ -93,9 +120,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     for index, row in enumerate(rows):
         values = [value_cell(row, m, (index, m) in won) for m in measures]
         if row.run is None:
-            if row.kind != "median":
-                kind = Cell(row.kind, is_number=False)
-                footer.append((text_cell(row.method), kind, *values))
+            footer.append((text_cell(row.method), Cell(row.kind, is_number=False), *values))
             continue
         if row.run.result is None:
             values = [Cell(state_of(row.run), is_number=False, span=max(1, len(measures)))]
@@ -109,15 +134,14 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
         ("method", study.vary.replace("_", " "), *titles),
         tuple(body),
         (("", 2), *groups.items()) if groups else (),
-        tuple(footer) if measures else (),
+        # Nothing is to be summarized where each method has one run.
+        tuple(footer) if measures and len(body) > len(study.methods) else (),
     )
 
 
 def state_of(run: RunRecord) -> str:
     """Return in words why a run has no result."""
-    if run.reason is None:
-        return run.state
-    return run.reason if run.state == "pruned" else f"{run.state}: {run.reason}"
+    return run.state if run.reason is None else f"{run.state}: {run.reason}"
 
 
 def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
@@ -129,15 +153,70 @@ def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
     return number_cell(text, value, is_best)
 
 
-def _seeds(rows: Sequence[ResultRow]) -> dict[tuple[str, Measure], frozenset[int]]:
-    """Return for which seeds a method has a number, by method and measure."""
-    found: dict[tuple[str, Measure], frozenset[int]] = {}
+def results_csv(rows: Sequence[ResultRow]) -> str:
+    """Return Table 1 with full precision, a line for each run, then the lines about each method."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    costs = ("best_epoch", "forwards", "backwards")
+    writer.writerow(
+        ["row", "method", "seed", "status", "reason", *costs, *(m.key for m in MEASURES)]
+    )
     for row in rows:
-        if row.run is not None:
-            for measure in row.values:
-                place = (row.method, measure)
-                found[place] = found.get(place, frozenset()) | {row.run.seed}
-    return found
+        run = row.run
+        result = run.result or {} if run else {}
+        writer.writerow(
+            [
+                row.kind,
+                row.method,
+                "" if run is None else run.seed,
+                "" if run is None else run.status,
+                "" if run is None else run.reason or "",
+                *(result.get(key, "") for key in costs),
+                *(repr(row.values[m]) if m in row.values else "" for m in MEASURES),
+            ]
+        )
+    return text.getvalue()
+
+
+def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Measure]) -> str:
+    """Return Table 1 as a LaTeX tabular with bold winners; needs the package booktabs."""
+    table = results_table(study, rows, [each for each in measures if each not in _NOT_IN_TEX])
+    titles = " & ".join(map(escape_tex, table.columns))
+    lines = [
+        f"% {_one_line(study.command)}",
+        r"% needs \usepackage{booktabs}",
+        rf"\begin{{tabular}}{{ll{'r' * (len(table.columns) - 2)}}}",
+        r"\toprule",
+    ]
+    if table.groups:
+        above = (rf"\multicolumn{{{width}}}{{c}}{{{title}}}" for title, width in table.groups)
+        lines.append(f"{' & '.join(above)} \\\\")
+    lines += [f"{titles} \\\\", r"\midrule"]
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.rows]
+    lines += [r"\midrule"] * bool(table.footer)
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.footer]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _tex_cell(cell: Cell) -> str:
+    text = escape_tex(cell.text.replace("\N{MINUS SIGN}", "-"))
+    if cell.span > 1:
+        return rf"\multicolumn{{{cell.span}}}{{l}}{{{text}}}"
+    return rf"\textbf{{{text}}}" if cell.is_best else text
+
+
+def escape_tex(text: str) -> str:
+    r"""Return text that LaTeX prints as it is, on one line.
+
+    Example:
+        >>> escape_tex("sgd_sa & 5%")
+        'sgd\\_sa \\& 5\\%'
+    """
+    return _one_line(text).translate(_TEX_ESCAPES)
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _known(values: Mapping[Measure, float | None]) -> dict[Measure, float]:

@@ -1,6 +1,15 @@
-"""Tables for a page: cells that can be sorted, titles above them, rows that stay below."""
+"""Tables for a page: the methods side by side, and in what configurations differ."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from annealtune.studies.records import Study
+from annealtune.studies.statistics.measures import (
+    NOT_AVAILABLE,
+    Measure,
+    mean_result,
+)
+from annealtune.studies.statistics.summaries import Comparison, Statistics
 
 
 class Cell(NamedTuple):
@@ -48,3 +57,132 @@ def number_cell(text: str, value: float | None, is_best: bool = False) -> Cell:
     """Return a cell of a number, sorted by its value; one that is not known comes last."""
     # Seven digits are more than any cell shows; sixteen made a tenth of a large page.
     return Cell(text, "" if value is None else float(f"{value:.7g}"), is_best)
+
+
+def summary_table(statistics: Statistics) -> Table:
+    """Return what each method reached by one measure, the best one first."""
+    measure, ranking = statistics.measure, statistics.ranking
+    without = [each.method for each in statistics.summaries if each.method not in ranking]
+    rows = []
+    for method in (*ranking, *without):
+        each = statistics.summary(method)
+        seed = "" if each.best is None else f" (seed {each.best_seed})"
+        points = measure.quantity == "accuracy" and each.deviation is not None
+        rows.append(
+            (
+                text_cell(method),
+                Cell(f"{each.n} of {each.planned}", each.n),
+                number_cell(measure.text(each.mean), each.mean),
+                number_cell(
+                    f"{measure.number(each.deviation or 0.0)} points"
+                    if points
+                    else measure.text(each.deviation),
+                    each.deviation,
+                ),
+                number_cell(measure.text(each.best) + seed, each.best),
+            )
+        )
+    return Table(("method", "finished", "mean", "deviation", "best"), tuple(rows))
+
+
+def comparison_table(statistics: Statistics) -> Table:
+    """Return how each pair of methods differs by one measure, the better one of a pair first."""
+    columns = ("method", "against", "mean difference", "95 % interval", "seeds won, lost, tied")
+    return Table(
+        (*columns, "Wilcoxon p", "p after Holm"),
+        tuple(_comparison_row(statistics.measure, each) for each in statistics.comparisons),
+    )
+
+
+def _comparison_row(measure: Measure, each: Comparison) -> tuple[Cell, ...]:
+    interval = NOT_AVAILABLE
+    if each.low is not None and each.high is not None:
+        low, high = (measure.number(end, signed=True) for end in (each.low, each.high))
+        interval = f"{low} to {high}"
+    counts = f"{each.won}, {each.lost}, {each.tied}"
+    if each.unpaired:
+        counts += f" ({each.unpaired} unpaired)"
+    corrected = each.corrected_p_value
+    return (
+        text_cell(each.first),
+        text_cell(each.second),
+        number_cell(measure.difference(each.difference), each.difference),
+        number_cell(interval, each.low),
+        Cell(counts if each.n or each.unpaired else NOT_AVAILABLE, each.won),
+        number_cell(probability(each.p_value), each.p_value),
+        number_cell(probability(corrected), corrected, each.is_significant),
+    )
+
+
+def cost_table(study: Study) -> Table:
+    """Return what the finished runs of each method spent on training, on average."""
+    rows = []
+    for method in study.methods:
+        forwards, backwards, seconds = (
+            mean_result(study.of(method), key)
+            for key in ("forwards", "backwards", "training_seconds")
+        )
+        # A backward takes about twice the arithmetic of a forward.
+        total = None if forwards is None or backwards is None else forwards + 2 * backwards
+        counts = (number_cell(_count(n), n) for n in (forwards, backwards, total))
+        rows.append((text_cell(method), *counts, number_cell(duration(seconds), seconds)))
+    columns = ("method", "forwards", "backwards", "forwards + 2 × backwards", "training")
+    return Table(columns, tuple(rows))
+
+
+def difference_table(configs: Mapping[str, Mapping[str, Any]], text: Any) -> Table | None:
+    """Return the options in which flat configs differ, one a row; None if there are none.
+
+    Args:
+        configs: by name.
+        text: returns the value of an option as it is shown.
+    """
+    keys = sorted({key for config in configs.values() for key in config})
+    first = next(iter(configs.values()), {})
+    rows = [
+        (
+            text_cell(key),
+            *(text_cell(text(each[key]) if key in each else "–") for each in configs.values()),
+        )
+        for key in keys
+        if any(
+            (key in each, each.get(key)) != (key in first, first.get(key))
+            for each in configs.values()
+        )
+    ]
+    return Table(("option", *configs), tuple(rows)) if rows else None
+
+
+def _count(value: float | None) -> str:
+    return NOT_AVAILABLE if value is None else f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a time as it is shown.
+
+    Example:
+        >>> duration(3.14159), duration(754), duration(9000)
+        ('3.1 s', '12 min 34 s', '2 h 30 min')
+    """
+    if seconds is None:
+        return NOT_AVAILABLE
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def probability(value: float | None) -> str:
+    """Return a p-value as it is shown.
+
+    Example:
+        >>> probability(0.25), probability(1 / 512), probability(1e-9)
+        ('0.25', '0.0020', '< 0.0001')
+    """
+    if value is None:
+        return NOT_AVAILABLE
+    if value < 0.0001:
+        return "< 0.0001"
+    return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"

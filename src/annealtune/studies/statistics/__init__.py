@@ -1,7 +1,1 @@
-"""Numbers about a study.
-
-- `measures.py`: what a finished run is judged by;
-- `summaries.py`: what each method reached;
-- `comparisons.py`: how two methods differ seed by seed, and whether by chance;
-- `costs.py`: what a run spends.
-"""
+"""Numbers about a study: `measures.py` of each run, `summaries.py` of each method and each pair."""

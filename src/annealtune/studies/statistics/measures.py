@@ -1,7 +1,9 @@
-"""What a finished run is judged by: accuracy and loss, at the last and at the best epoch."""
+"""What a run is judged by, what it spent, and which learning rate it had."""
 
+import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
@@ -11,6 +13,8 @@ NOT_AVAILABLE = "n/a"
 # differences, but not to the last bit.
 DIGITS = 12
 MINUS = "\N{MINUS SIGN}"
+# A curve over the rate needs this many of them.
+FEWEST_RATES = 3
 
 
 class Measure(NamedTuple):
@@ -118,7 +122,7 @@ def score(run: RunRecord, measure: Measure) -> float | None:
     if measure.part == "test":
         if measure.epoch == "best":
             return number(run.result, f"test_{measure.quantity}")
-        if validated_on(run) != "test":
+        if _validated_on(run) != "test":
             return None
     if measure.quantity == "paper_loss":
         epoch = run.result.get("epochs" if measure.epoch == "last" else "best_epoch")
@@ -127,17 +131,10 @@ def score(run: RunRecord, measure: Measure) -> float | None:
     return number(run.result, f"{measure.epoch}_validation_{measure.quantity}")
 
 
-def validated_on(run: RunRecord) -> str:
-    """Return which set chose the best epoch of a run, ``"validation"`` or ``"test"``."""
-    if run.result is not None and "validated_on" in run.result:
-        return str(run.result["validated_on"])
-    return str(run.config.get("validate_on", "validation"))
-
-
 def test_set_chose(study: Study) -> bool:
     """Whether the test set chose the best epoch, as in the paper, in any run of a study."""
     planned = study.experiment.get("validate_on", "validation")
-    return planned == "test" or any(validated_on(run) == "test" for run in study.runs)
+    return planned == "test" or any(_validated_on(run) == "test" for run in study.runs)
 
 
 def main_measure(study: Study) -> Measure:
@@ -174,8 +171,57 @@ def number(record: Mapping[str, Any], key: str) -> float | None:
     return float(value)
 
 
+def mean_result(runs: Iterable[RunRecord], key: str) -> float | None:
+    """Return the mean of a number of ``result.json`` over the finished runs that have it."""
+    known = [n for run in runs if (n := number(run.result or {}, key)) is not None]
+    return fmean(known) if known else None
+
+
+class RateSweep(NamedTuple):
+    """Methods of a study that differ in their learning rate alone.
+
+    Attributes:
+        kind: the method behind their labels.
+        labels: by rate, the lowest first.
+    """
+
+    kind: str
+    labels: dict[float, str]
+
+
+def sweeps_of(study: Study) -> list[RateSweep]:
+    """Return every kind of method that stands at three or more learning rates, largest first."""
+    groups: dict[tuple[str, str], dict[float, str]] = {}
+    for label in study.methods:
+        kind, config = kind_of(study, label), study.configs.get(label, {})
+        options = config.get(kind)
+        rate = number(options, "lr") if isinstance(options, Mapping) else None
+        if rate is not None and rate > 0:
+            rest = json.dumps({**config, kind: {**config[kind], "lr": None}}, sort_keys=True)
+            groups.setdefault((kind, rest), {})[rate] = label
+    sweeps = [
+        RateSweep(kind, dict(sorted(labels.items())))
+        for (kind, _), labels in groups.items()
+        if len(labels) >= FEWEST_RATES
+    ]
+    return sorted(sweeps, key=lambda sweep: -len(sweep.labels))
+
+
+def rate_found(run: RunRecord) -> float | None:
+    """Return the rate that a run's last race was decided for; None if it had no race."""
+    races = [race for record in run.metrics for race in record.get("races") or ()]
+    rates = [rate for race in races if (rate := number(race, "rate"))]
+    return rates[-1] if rates else None
+
+
 def _loss(value: float, digits: int) -> str:
     """Return a loss with a fixed number of digits where that shows something."""
     if value and not 10**-digits <= abs(value) < 10**6:
         return f"{value:.2e}"
     return f"{value:.{digits}f}"
+
+
+def _validated_on(run: RunRecord) -> str:
+    """Return which set chose the best epoch of a run, ``"validation"`` or ``"test"``."""
+    found = run.result or {}
+    return str(found.get("validated_on", run.config.get("validate_on", "validation")))

@@ -1,44 +1,149 @@
-"""A number over the epochs: a thin line for each seed, a thick line for their mean."""
+"""Numbers of a study over the epochs: a thin line for each seed, a thick line for their mean."""
 
+import math
+import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from annealtune.studies.records import RunRecord, Study
-from annealtune.studies.report.thinning import shown_records
-from annealtune.studies.statistics.measures import number
+from annealtune.studies.statistics.measures import kind_of, number
 
-from .end_labels import EndLabel, name_ends
-from .hover import show_values
-from .limits import Limits, curve_limits
-from .looks import Look, looks_of
-from .style import THICK, THIN, count_epochs, in_per_cent, in_powers
+from .panels import Panel
+from .style import (
+    THICK,
+    THIN,
+    Look,
+    count_epochs,
+    in_per_cent,
+    in_powers,
+    label,
+    legend,
+    line,
+    looks_of,
+)
 
 Numbers = NDArray[np.float64]
-
-
-class LineLook(NamedTuple):
-    """How the values of one key are drawn.
-
-    Attributes:
-        dashes: a line style in place of the method's own.
-        over_known: whether a run without a value in an epoch is left out of the mean there.
-        suffix: what is told after the method's name.
-    """
-
-    dashes: Any = None
-    over_known: bool = False
-    suffix: str = ""
-
-
-Lines = dict[str, LineLook]
 # With more methods than this, two lines a method or a line a seed are a thicket.
 FEW_METHODS = 6
+# Records of a run that a page shows.
+MOST_SHOWN = 1000
 # Points of all seeds of a method in one figure.
 _MOST_POINTS = 20_000
+# The last steps of a decay go to nothing: two and a half decades show all that matters.
+DECAY = 300.0
+
+_Record = TypeVar("_Record")
+
+
+class Curve(NamedTuple):
+    """A key of ``metrics.jsonl``, how it is read and drawn.
+
+    Attributes:
+        key: its name.
+        suffix: what is told after the method's name.
+        dashes: a line style in place of the method's own.
+        over_known: whether a run without a value in an epoch is left out of the mean there.
+    """
+
+    key: str
+    suffix: str = ""
+    dashes: Any = None
+    over_known: bool = False
+
+
+# --- which figures a study has ---
+
+
+def performance_panels(study: Study, methods: Sequence[str], prefix: str) -> list[Panel]:
+    """Return loss and accuracy on the validation set, and beside them on the training set."""
+    panels = []
+    for quantity in ("loss", "accuracy"):
+        title = f"validation {quantity}"
+        name = f"{prefix}-validation-{quantity}"
+        panels += _panel(study, methods, name, title, [Curve(f"validation_{quantity}")])
+    for quantity in ("loss", "accuracy"):
+        lines = [Curve(f"train_eval_{quantity}", ", training", ":")]
+        lines += [Curve(f"validation_{quantity}")] * (len(methods) <= FEW_METHODS)
+        title = f"training {quantity} (dotted)" + " and validation" * (len(lines) > 1)
+        panels += _panel(study, methods, f"{prefix}-training-{quantity}", title, lines, quantity)
+    return panels
+
+
+def accept_panels(study: Study) -> list[Panel]:
+    """Return probabilities, temperature and worsening moves of the methods that have moves."""
+    methods = [m for m in study.methods if has(study, [m], "accept_probability")]
+    # In epochs without a worsening move there is no probability to be averaged.
+    chance, of_worsening = Curve("accept_probability"), "worsening_accept_probability"
+    worsening = Curve(of_worsening, over_known=True)
+    rejected = Curve("rejected_worsening", ", rejected", ":")
+    accepted = Curve("accepted_worsening", ", accepted")
+    heat, moves = "temperature (none: infinite)", "worsening moves: accepted, rejected (dotted)"
+    panel = partial(_panel, study, methods)
+    return [
+        *panel("accept-probability", "probability of accepting a move", [chance]),
+        *panel("accept-worsening", "probability of accepting a worsening move", [worsening]),
+        *panel("accept-temperature", heat, [Curve("temperature")]),
+        *panel("accept-worsening-moves", moves, [rejected, accepted]),
+    ]
+
+
+def rate_panels(study: Study) -> list[Panel]:
+    """Return the learning rate over the epochs, of a method over H the mean of accepted moves."""
+    methods = [m for m in study.methods if has(study, [m], "rate")]
+    found = _panel(study, methods, "rates", "learning rate", [Curve("rate")])
+    return [panel._replace(height=3.4, is_wide=True) for panel in found]
+
+
+def _panel(
+    study: Study,
+    methods: Sequence[str],
+    name: str,
+    title: str,
+    lines: Sequence[Curve],
+    axis: str = "",
+) -> list[Panel]:
+    """Return one panel, or none if no run has recorded its first key."""
+    if not has(study, methods, lines[0].key):
+        return []
+    axis = axis or re.split(r":| \(| of ", title)[0]
+    draw = partial(over_epochs, study=study, methods=methods, lines=lines, title=axis)
+    return [Panel(name, title[0].upper() + title[1:], draw)]
+
+
+def of_kind(study: Study, *kinds: str) -> list[str]:
+    """Return the methods of some kinds, whatever their labels are."""
+    return [method for method in study.methods if kind_of(study, method) in kinds]
+
+
+# --- reading ---
+
+
+def shown_records(records: Sequence[_Record]) -> Sequence[_Record]:
+    """Return those records of a long run that a page shows: a page does not grow with the epochs.
+
+    All of a thousand epochs; of more every second, fourth, eighth and so on, so that runs of
+    different lengths have epochs in common, besides the first and the last one.
+
+    Example:
+        >>> shown_records(range(1, 3))
+        range(1, 3)
+        >>> found = shown_records(range(1, 2502))
+        >>> found[:3], found[-2:], len(found)
+        ((1, 4, 8), (2500, 2501), 627)
+    """
+    every = 1
+    while len(records) > MOST_SHOWN * every:
+        every *= 2
+    if every == 1:
+        return records
+    last = records[-1:] if len(records) % every else ()
+    return (*records[:1], *records[every - 1 :: every], *last)
 
 
 def has(study: Study, methods: Sequence[str], key: str) -> bool:
@@ -56,7 +161,7 @@ def curve(run: RunRecord, key: str) -> tuple[Numbers, Numbers]:
     points = [
         (number(record, "epoch"), number(record, key)) for record in shown_records(run.metrics)
     ]
-    known = [(e, np.nan if value is None else value) for e, value in points if e is not None]
+    known = [(e, math.nan if value is None else value) for e, value in points if e is not None]
     epochs, values = zip(*known, strict=True) if known else ((), ())
     return np.array(epochs, dtype=float), np.array(values, dtype=float)
 
@@ -64,163 +169,94 @@ def curve(run: RunRecord, key: str) -> tuple[Numbers, Numbers]:
 def mean_curve(
     runs: Sequence[RunRecord], key: str, *, over_known: bool = False
 ) -> tuple[Numbers, Numbers]:
-    """Return epochs and the mean over finished runs.
+    """Return the epochs that all finished runs have, and the mean; of rates the geometric one.
 
     Where a run has no value in an epoch there is no mean, or it is `over_known` values.
     """
-    epochs, rows = stack(runs, key)
-    if not len(rows):
-        return epochs, np.array([])
-    if not over_known:
-        return epochs, rows.mean(axis=0)
-    known = np.isfinite(rows)
-    sums, counts = np.where(known, rows, 0).sum(axis=0), known.sum(axis=0)
-    return epochs, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
-
-
-def stack(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:
-    """Return the epochs that all finished runs have, and their values, one row a run."""
     curves = [curve(run, key) for run in runs if run.status == "finished" and run.metrics]
     if not curves:
-        return np.array([]), np.empty((0, 0))
+        return np.array([]), np.array([])
     common = sorted(set.intersection(*(set(epochs.tolist()) for epochs, _ in curves)))
-    rows = [values[np.isin(epochs, common)] for epochs, values in curves]
-    return np.array(common), np.array(rows)
+    rows = np.array([values[np.isin(epochs, common)] for epochs, values in curves])
+    if key == "rate":
+        with np.errstate(divide="ignore"):
+            return np.array(common), np.exp(np.log(rows).mean(axis=0))
+    if not over_known:
+        return np.array(common), rows.mean(axis=0)
+    known = np.isfinite(rows)
+    sums, counts = np.where(known, rows, 0).sum(axis=0), known.sum(axis=0)
+    return np.array(common), np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
 
 
-def draw_methods(axes: Axes, study: Study, methods: Sequence[str], lines: Lines) -> None:
-    """Draw the runs of several methods, a thick line for the mean of each.
+# --- drawing ---
 
-    Of many methods only the means are drawn: with every seed they would be a thicket.
 
-    `lines` are keys of ``metrics.jsonl``, each with how its values are drawn and told.
+def over_epochs(
+    axes: Axes, study: Study, methods: Sequence[str], lines: Sequence[Curve], title: str
+) -> Axes:
+    """Draw some numbers of several methods over the epochs.
+
+    The axis holds every value that is drawn: no drop and no spike is cut off. Of many methods only
+    the means are drawn: with every seed they would be a thicket.
     """
     looks = looks_of(study)
-    with_seeds = len(methods) <= FEW_METHODS
     for method in methods:
-        for key, look in lines.items():
-            _draw_runs(axes, study, method, key, looks[method], look, with_seeds=with_seeds)
+        for each in lines:
+            _draw_runs(axes, study.of(method), each, method, looks[method], len(methods))
     count_epochs(axes)
-
-
-def name_methods(axes: Axes, study: Study, methods: Sequence[str], key: str) -> None:
-    """Write the names of methods at the ends of their lines; the limits must be final."""
-    looks = looks_of(study)
-    labels = []
-    for method in methods:
-        end = _end(study.of(method), key)
-        if end is not None:
-            runs = study.of(method)
-            n = sum(run.status == "finished" for run in runs)
-            name = method if n == len(runs) else f"{method} ({n} of {len(runs)})"
-            labels.append(EndLabel(name, looks[method].colour, end))
-    name_ends(axes, labels)
-
-
-def over_epochs(axes: Axes, study: Study, methods: Sequence[str], key: str, title: str) -> Axes:
-    """Draw one number of several methods over the epochs."""
-    draw_methods(axes, study, methods, {key: LineLook()})
-    _limit(axes, limits_of(study, methods, key), key)
-    axes.set_ylabel(title)
-    name_methods(axes, study, methods, key)
-    return axes
-
-
-def train_against_validation(
-    axes: Axes, study: Study, methods: Sequence[str], quantity: str
-) -> Axes:
-    """Draw loss or accuracy on the training set (dotted) and on the validation set (solid)."""
-    train, validation = f"train_eval_{quantity}", f"validation_{quantity}"
-    lines = {train: LineLook(":", suffix=", training"), validation: LineLook()}
-    draw_methods(axes, study, methods, lines)
-    _limit(axes, limits_of(study, methods, train, validation), quantity)
-    axes.set_ylabel(f"{quantity} (dotted: training)")
-    name_methods(axes, study, methods, validation)
-    return axes
-
-
-def limits_of(study: Study, methods: Sequence[str], *keys: str) -> Limits | None:
-    """Return the limits of an axis for the curves of methods: of each seed where it is drawn."""
-    of_seeds = len(methods) <= FEW_METHODS
-    curves = [
-        values
-        for key in keys
-        for method in methods
-        for values in (
-            [curve(run, key)[1] for run in study.of(method)]
-            if of_seeds
-            else [middle_curve(study.of(method), key)[1]]
-        )
-    ]
-    return curve_limits(curves, may_be_log=all(key.endswith("loss") for key in keys))
-
-
-def middle_curve(runs: Sequence[RunRecord], key: str) -> tuple[Numbers, Numbers]:
-    """Return the mean of the finished runs; without one, the first curve there is."""
-    epochs, mean = mean_curve(runs, key)
-    if np.isfinite(mean).any():
-        return epochs, mean
-    found = [each for run in runs if np.isfinite((each := curve(run, key))[1]).any()]
-    return found[0] if found else (np.array([]), np.array([]))
-
-
-def value_text(key: str, value: float) -> str:
-    """Return a number of ``metrics.jsonl`` as it is shown."""
+    key = lines[0].key
+    values = drawn_values(axes)
+    positive = values[values > 0]
     if key.endswith(("accuracy", "probability")):
-        return f"{100 * value:.2f} %"
-    return f"{value:.4g}"
+        in_per_cent(axes)
+    elif key.endswith("loss"):
+        in_powers(axes, values)
+    elif key == "temperature":
+        in_powers(axes, positive)
+    elif key == "rate" and positive.size:
+        in_powers(axes, positive, ratio=1.0)
+        peaks = [ys.max() for each in axes.lines if (ys := _heights(each)).size]
+        axes.set_ylim(max(positive.min() / 1.3, min(peaks) / DECAY), positive.max() * 1.5)
+    else:
+        axes.set_ylim(bottom=0)
+    if key.endswith("probability"):
+        axes.set_ylim(-0.03, 1.03)
+    axes.set_ylabel(title)
+    legend(axes, [_handle(study.of(m), m, looks[m]) for m in methods])
+    return axes
+
+
+def drawn_values(axes: Axes) -> Numbers:
+    """Return the finite heights of all lines that were drawn."""
+    return np.concatenate([np.array([]), *map(_heights, axes.lines)])
+
+
+def _heights(of: Line2D) -> Numbers:
+    values = np.asarray(of.get_ydata(), dtype=float)
+    return np.asarray(values[np.isfinite(values)])
 
 
 def _draw_runs(
-    axes: Axes,
-    study: Study,
-    method: str,
-    key: str,
-    look: Look,
-    line: LineLook,
-    *,
-    with_seeds: bool,
+    axes: Axes, runs: Sequence[RunRecord], of: Curve, method: str, look: Look, methods: int
 ) -> None:
     """Draw the runs of one method. One that did not finish is dotted and left out of the mean."""
-    runs = study.of(method)
-    finished = [run for run in runs if run.status == "finished"]
-    others = [run for run in runs if run.status != "finished"]
-    curves = [curve(run, key) for run in (*finished, *others)]
-    style = line.dashes or look.dashes
-    if with_seeds and len(finished) > 1:
-        thin = {**THIN, "linestyle": line.dashes or "-"}
-        axes.plot(*_joined(curves[: len(finished)]), color=look.colour, **thin)
+    finished = [curve(run, of.key) for run in runs if run.status == "finished"]
+    others = [curve(run, of.key) for run in runs if run.status != "finished"]
+    if methods <= FEW_METHODS and len(finished) > 1:
+        axes.plot(*_joined(finished), color=look.colour, linestyle=of.dashes or "-", **THIN)
     if others:
-        dotted = {**THIN, "alpha": 0.7, "linestyle": ":"}
-        axes.plot(*_joined(curves[len(finished) :]), color=look.colour, **dotted)
-    epochs, mean = mean_curve(finished, key, over_known=line.over_known)
+        axes.plot(*_joined(others), color=look.colour, **{**THIN, "alpha": 0.7, "linestyle": ":"})
+    epochs, mean = mean_curve(runs, of.key, over_known=of.over_known)
     if epochs.size:
-        alone: dict[str, Any] = (
-            {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
-        )
-        axes.plot(epochs, mean, color=look.colour, linestyle=style, **THICK, **alone)
-        of = f", mean of {len(finished)}" if len(finished) > 1 else ""
-        texts = [
-            f"epoch {e:g}: {value_text(key, v)}{of}" for e, v in zip(epochs, mean, strict=True)
-        ]
-        name = method + line.suffix
-        show_values(axes, name, look.colour, epochs.tolist(), mean.tolist(), texts, is_line=True)
+        alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
+        mark: dict[str, Any] = {"linestyle": of.dashes or look.dashes, **THICK, **alone}
+        axes.plot(epochs, mean, color=look.colour, label=label(method + of.suffix), **mark)
 
 
-def _end(runs: Sequence[RunRecord], key: str) -> float | None:
-    """Return the last value of a method's line."""
-    _, values = middle_curve(runs, key)
-    known = values[np.isfinite(values)]
-    return float(known[-1]) if known.size else None
-
-
-def _limit(axes: Axes, limits: Limits | None, key: str) -> None:
-    if limits is not None:
-        if limits.is_log:
-            in_powers(axes)
-        axes.set_ylim(limits.low, limits.high)
-    if not key.endswith("loss"):
-        in_per_cent(axes)
+def _handle(runs: Sequence[RunRecord], method: str, look: Look) -> Any:
+    n = sum(run.status == "finished" for run in runs)
+    name = method if n == len(runs) else f"{method} ({n} of {len(runs)})"
+    return line(name, look.colour, linestyle=look.dashes, **THICK)
 
 
 def _joined(curves: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:

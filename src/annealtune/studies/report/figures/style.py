@@ -1,64 +1,47 @@
 """One look for all figures: readable small, in print, without colour vision, on light and dark."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-import matplotlib
 import matplotlib.style
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from .hover import HoverFigure
+from annealtune.studies.records import Study
+from annealtune.studies.statistics.measures import sweeps_of
 
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # First the hues of Okabe and Ito, which also look different to colour-blind readers, dark enough
 # for thin lines on white; then nine that are as far from these and from each other as there is room
 # for. A page gives each one a second tone for a dark background.
 SERIES = (
-    "#0072b2",
-    "#d55e00",
-    "#008a65",
-    "#b5548f",
-    "#a87b00",
-    "#5d4e9e",
-    "#6b6b6b",
-    "#a3122f",
-    "#3f6b00",
-    "#1c2a96",
-    "#6b3a12",
-    "#cc2fb0",
-    "#00717f",
-    "#7d22b8",
-    "#d0506a",
-    "#2d3b48",
+    *("#0072b2", "#d55e00", "#008a65", "#b5548f", "#a87b00", "#5d4e9e", "#6b6b6b", "#a3122f"),
+    *("#3f6b00", "#1c2a96", "#6b3a12", "#cc2fb0", "#00717f", "#7d22b8", "#d0506a", "#2d3b48"),
 )
 # For one method at several rates, the lowest first.
 RAMP = (
-    "#cb7e04",
-    "#c26b08",
-    "#bb5501",
-    "#b23f0a",
-    "#a52b1d",
-    "#951627",
-    "#83002e",
-    "#6d0033",
-    "#580033",
+    *("#cb7e04", "#c26b08", "#bb5501", "#b23f0a", "#a52b1d"),
+    *("#951627", "#83002e", "#6d0033", "#580033"),
 )
+# Beside a ramp of warm colours, the cool ones first.
+_BESIDE_RAMP = tuple(SERIES[place] for place in (0, 2, 5, 12, 9, 8, 6, 13, 15, 3, 11))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # The second seven methods are dashed, the third seven dotted and dashed.
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1.2, 1.5)))
 INK = "#333333"
 FAINT = "#dddddd"
 FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
-WIDTH, HEIGHT = 4.6, 3.0  # inches: two of them beside each other on a page, one on a phone
+WIDTH, HEIGHT = 4.6, 3.1  # inches: two of them beside each other on a page, one on a phone
 WIDE = 9.2  # a page's whole width
 THIN: dict[str, Any] = {"linewidth": 0.7, "alpha": 0.4}
 THICK: dict[str, Any] = {"linewidth": 1.9}
+# Beyond this ratio a linear axis shows the largest values alone.
+_MOST_EVEN = 10.0
 
 _SETTINGS = {
     "font.family": FONT,
@@ -87,83 +70,106 @@ _SETTINGS = {
     "path.simplify_threshold": 0.2,
     "savefig.facecolor": "white",
     "svg.fonttype": "none",
-    "svg.hashsalt": "annealtune",
     "pdf.fonttype": 3,  # the drawings of the letters used: quicker than a subset of the font
 }
 
 
 @contextmanager
-def style() -> Iterator[None]:
-    """Draw in the house style, whatever the reader's own matplotlib settings are."""
-    with matplotlib.style.context(["default", _SETTINGS]):
+def style(name: str = "") -> Iterator[None]:
+    """Draw in the house style, whatever the reader's own matplotlib settings are.
+
+    Args:
+        name: of the drawing: its ids are then found in no other drawing of a page.
+    """
+    salt = {"svg.hashsalt": f"annealtune {name}"}
+    with matplotlib.style.context(["default", _SETTINGS | salt]):
         yield
-
-
-# Rows of a legend that the usual height has room for, and inches for each further one.
-ROWS_WITHIN, ROW_HEIGHT = 3, 0.2
 
 
 def blank(height: float = HEIGHT, width: float = WIDTH) -> Axes:
     """Return empty axes on a figure of their own."""
-    return HoverFigure(figsize=(width, height), layout="constrained").add_subplot()
+    return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
-def colour(methods: Sequence[str], method: str) -> str:
-    """Return the colour of a method: the same in all figures of a study."""
-    return SERIES[methods.index(method) % len(SERIES)]
+def figure_of(axes: Axes) -> Figure:
+    """Return the figure that axes stand in."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
-def marker(methods: Sequence[str], method: str) -> str:
-    """Return the marker of a method."""
-    return MARKERS[methods.index(method) % len(MARKERS)]
+# --- methods ---
 
 
-def dashes(methods: Sequence[str], method: str) -> Any:
-    """Return the line style of a method: where there are many, colours alone are too close."""
-    return DASHES[methods.index(method) // len(MARKERS) % len(DASHES)]
+class Look(NamedTuple):
+    """How a method is drawn."""
+
+    colour: str
+    marker: str
+    dashes: Any
 
 
-def label(text: str) -> str:
+def looks_of(study: Study) -> dict[str, Look]:
+    """Return the look of every method of a study, the same in all of its figures.
+
+    Methods that differ only in their rate have the colours of a ramp, in the order of their rates,
+    and all others colours that stand out beside it.
+    """
+    looks: dict[str, Look] = {}
+    for row, sweep in enumerate(sweeps_of(study)):
+        steps = len(sweep.labels) - 1
+        for place, method in enumerate(sweep.labels.values()):
+            shade = RAMP[round(place * (len(RAMP) - 1) / steps)]
+            looks[method] = Look(shade, MARKERS[row % 4], ("-", "--", ":", "-.")[row % 4])
+    colours = _BESIDE_RAMP if looks else SERIES
+    for place, method in enumerate(m for m in study.methods if m not in looks):
+        dashes = DASHES[place // len(MARKERS) % len(DASHES)]
+        looks[method] = Look(colours[place % len(colours)], MARKERS[place % len(MARKERS)], dashes)
+    return looks
+
+
+def label(text: str, longest: int = 36) -> str:
     """Return a name as a figure can show it: on one line, and in letters that its font has.
 
-    A legend leaves out what begins with an underscore; here it gets a space before it.
+    Of a long one the beginning and the end are left. A legend leaves out what begins with an
+    underscore; here it gets a space before it.
+
+    Example:
+        >>> label("a-method-with-quite-a-long-name", 22)
+        'a-method-wi…-long-name'
     """
     known = "".join(letter if ord(letter) in _letters() else "?" for letter in text)
-    short = known if len(known) <= 36 else known[:35] + "…"
-    return f" {short}" if short.startswith("_") else short
+    if len(known) > longest:
+        end = (longest - 1) // 2
+        known = f"{known[: longest - 1 - end]}…{known[-end:]}"
+    return f" {known}" if known.startswith("_") else known
+
+
+@cache
+def _letters() -> frozenset[int]:
+    charmap = get_font(findfont(FONT)).get_charmap()
+    return frozenset(code for code in charmap if chr(code).isprintable())
 
 
 def legend(axes: Axes, handles: Sequence[Any]) -> None:
-    """Put a legend above the axes, row by row, in as many columns as fit.
-
-    The figure grows with it, so that many methods leave room for their curves.
-    """
+    """Put a legend above the axes in as many columns as fit; the figure grows with its rows."""
     if not handles:
         return
+    figure = figure_of(axes)
     widest = max(len(str(handle.get_label())) for handle in handles)
-    figure = axes.get_figure(root=True)
-    letters = 56 * (1.0 if figure is None else figure.get_figwidth() / WIDTH)
-    columns = max(1, min(len(handles), int(letters) // (widest + 7)))
-    starts = range(0, len(handles), columns)
-    rows = [handles[start : start + columns] for start in starts]
-    if figure is not None and len(rows) > ROWS_WITHIN:
-        figure.set_figheight(figure.get_figheight() + (len(rows) - ROWS_WITHIN) * ROW_HEIGHT)
-    # A legend is filled column by column: what is missing in a row keeps its place.
-    nothing = Line2D([], [], linestyle="none", label=" ")
-    filled = [(*row, *[nothing] * (columns - len(row))) for row in rows]
-    ordered = [handle for column in zip(*filled, strict=True) for handle in column]
-    axes.legend(
-        handles=ordered,
-        loc="lower left",
-        bbox_to_anchor=(0, 1.01),
-        ncols=columns,
-        borderaxespad=0,
-    )
+    letters = 13 * figure.get_figwidth()
+    columns = max(1, min(len(handles), int(letters) // (widest + 6)))
+    rows = -(-len(handles) // columns)
+    figure.set_figheight(figure.get_figheight() + 0.18 * (rows - 1))
+    figure.legend(handles=handles, loc="outside upper left", ncols=columns)
 
 
 def line(name: str, color: str = INK, **look: Any) -> Line2D:
     """Return a line for a legend."""
     return Line2D([], [], label=label(name), color=color, **look)
+
+
+# --- axes ---
 
 
 def count_epochs(axes: Axes) -> None:
@@ -172,36 +178,19 @@ def count_epochs(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
 
 
-def power_of_ten(value: float) -> str:
-    """Return a power of ten as it is written, other numbers with few digits.
-
-    Example:
-        >>> power_of_ten(1e-3), power_of_ten(1.0), power_of_ten(0.02)
-        ('10⁻³', '1', '0.02')
-    """
-    exponent = math.log10(value)
-    if round(exponent) == 0 or abs(exponent - round(exponent)) > 1e-9:
-        return f"{value:g}"
-    return "10" + str(round(exponent)).translate(_SUPERSCRIPTS)
-
-
 def in_per_cent(axes: Axes, axis: str = "y") -> None:
     """Show shares in per cent."""
     formatter = FuncFormatter(lambda value, _: f"{100 * value:.4g} %")
     getattr(axes, f"{axis}axis").set_major_formatter(formatter)
 
 
-def in_powers(axes: Axes) -> None:
-    """Use a logarithmic vertical axis with plain numbers."""
+def in_powers(axes: Axes, values: Iterable[float], ratio: float = _MOST_EVEN) -> None:
+    """Use a logarithmic vertical axis for positive values over more than a ratio."""
+    known = [value for value in values if math.isfinite(value)]
+    if not known or min(known) <= 0 or max(known) < ratio * min(known):
+        return
     axes.set_yscale("log")
+    is_narrow = max(known) / min(known) < 30
+    axes.yaxis.set_major_locator(LogLocator(subs=[1, 2, 5] if is_narrow else [1], numticks=7))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    low, high = axes.get_ylim()
-    is_narrow = high / low < 20
-    minor = FuncFormatter(lambda value, _: f"{value:g}" if is_narrow else "")
-    axes.yaxis.set_minor_formatter(minor)
-
-
-@cache
-def _letters() -> frozenset[int]:
-    charmap = get_font(findfont(FONT)).get_charmap()
-    return frozenset(code for code in charmap if chr(code).isprintable())
+    axes.yaxis.set_minor_formatter(NullFormatter())

@@ -42,47 +42,28 @@ for (const block of document.querySelectorAll(".copyable")) {
   });
 }
 
-// Show the values of the point next to the mouse or finger; with the arrow keys, point by point.
+// Show the values of the point next to the mouse or finger.
 const values = document.createElement("div");
 values.className = "values";
 values.hidden = true;
-values.setAttribute("role", "status");
 document.body.append(values);
 for (const svg of document.querySelectorAll("svg[data-points]")) {
   const NEAR = 40; // of the drawing's own units
-  const all = JSON.parse(svg.dataset.points).map(([name, colour, isLine, xs, ys, texts]) => ({
-    name,
-    colour,
-    isLine,
-    points: xs.map((x, place) => ({ x, y: ys[place], text: texts[place] })),
-  }));
-  const shape = (kind, look) => {
-    const made = document.createElementNS(svg.namespaceURI, kind);
-    made.setAttribute("class", look);
-    made.setAttribute("visibility", "hidden");
-    svg.append(made);
-    return made;
-  };
-  const line = shape("polyline", "point-line");
-  const ring = shape("circle", "point-ring");
+  const all = JSON.parse(svg.dataset.points).flatMap(([name, colour, xs, ys, texts]) =>
+    xs.map((x, place) => ({ name, colour, x, y: ys[place], text: texts[place] })),
+  );
+  const ring = document.createElementNS(svg.namespaceURI, "circle");
+  ring.setAttribute("class", "point-ring");
   ring.setAttribute("r", 5);
-  let at = null;
   const hide = () => {
-    at = null;
     values.hidden = true;
-    line.setAttribute("visibility", "hidden");
-    ring.setAttribute("visibility", "hidden");
+    ring.remove();
   };
-  const show = (series, place) => {
-    at = [series, place];
-    const { name, colour, isLine, points } = all[series];
-    const { x, y, text } = points[place];
-    for (const mark of [line, ring]) mark.style.stroke = colour;
+  const show = ({ name, colour, x, y, text }) => {
+    ring.style.stroke = colour;
     ring.setAttribute("cx", x);
     ring.setAttribute("cy", y);
-    ring.setAttribute("visibility", "visible");
-    line.setAttribute("points", points.map((point) => `${point.x},${point.y}`).join(" "));
-    line.setAttribute("visibility", isLine ? "visible" : "hidden");
+    svg.append(ring);
     const heading = document.createElement("b");
     heading.textContent = name;
     values.replaceChildren(heading, text);
@@ -91,44 +72,21 @@ for (const svg of document.querySelectorAll("svg[data-points]")) {
     // Beside the point, within the window.
     const spot = new DOMPoint(x, y).matrixTransform(svg.getScreenCTM());
     const { width, height } = values.getBoundingClientRect();
-    const room = document.documentElement.clientWidth;
-    const left = spot.x + 14 + width < room ? spot.x + 14 : Math.max(4, spot.x - 14 - width);
-    const top = Math.max(4, spot.y - height - 8);
-    values.style.left = `${Math.min(left, room - width - 4) + scrollX}px`;
-    values.style.top = `${top + scrollY}px`;
+    const room = document.documentElement.clientWidth - width - 4;
+    values.style.left = `${Math.max(4, Math.min(spot.x + 14, room)) + scrollX}px`;
+    values.style.top = `${Math.max(4, spot.y - height - 8) + scrollY}px`;
   };
   const seek = (event) => {
     const spot = new DOMPoint(event.clientX, event.clientY).matrixTransform(
       svg.getScreenCTM().inverse(),
     );
-    let best = NEAR;
-    let found = null;
-    all.forEach(({ points }, series) =>
-      points.forEach(({ x, y }, place) => {
-        const distance = Math.hypot(x - spot.x, y - spot.y);
-        if (distance < best) {
-          best = distance;
-          found = [series, place];
-        }
-      }),
-    );
-    if (found) show(...found);
+    const distance = ({ x, y }) => Math.hypot(x - spot.x, y - spot.y);
+    const nearest = all.reduce((best, each) => (distance(each) < distance(best) ? each : best));
+    if (distance(nearest) < NEAR) show(nearest);
     else hide();
   };
+  if (all.length === 0) continue;
   svg.addEventListener("pointermove", seek);
   svg.addEventListener("pointerdown", seek);
   svg.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && hide());
-  svg.setAttribute("tabindex", "0");
-  svg.addEventListener("blur", hide);
-  svg.addEventListener("keydown", (event) => {
-    const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };
-    if (event.key === "Escape") hide();
-    if (!(event.key in step)) return;
-    event.preventDefault();
-    if (!at) return show(0, 0);
-    const [across, along] = step[event.key];
-    const series = (at[0] + across + all.length) % all.length;
-    const last = all[series].points.length - 1;
-    show(series, Math.min(Math.max(at[1] + along, 0), last));
-  });
 }

@@ -1,0 +1,264 @@
+"""The page of a study, with Table 1 as CSV and LaTeX, and one page of several studies."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from annealtune.errors import ConfigError
+from annealtune.studies.records import Study
+from annealtune.studies.reproduction import PAPER_STUDIES
+from annealtune.studies.statistics.measures import main_measure, test_set_chose
+from annealtune.studies.statistics.summaries import (
+    RESAMPLES,
+    Statistics,
+    statistics_of,
+    study_statistics,
+)
+from annealtune.training.storage.changes import flat
+
+from .figures.curves import accept_panels, of_kind, performance_panels, rate_panels
+from .figures.panels import Panel
+from .figures.scores import hero_panel
+from .figures.settings import acceptance_map, draw_acceptance
+from .joint_table import joint_table
+from .shell import CITATION, Page, Section, Shown, facts_of, shown
+from .table_1 import result_rows, results_csv, results_table, results_tex, shown_measures
+from .tables import comparison_table, cost_table, difference_table, summary_table
+
+_TESTS = (
+    f"Intervals: bootstrap (BCa, {RESAMPLES:,} resamples); p: Wilcoxon signed-rank, exact, of "
+    "paired seeds; bold: below 0.05 after Holm."
+)
+# The tests of more methods are a long table, which a click opens.
+_FEW_METHODS = 4
+_LINES = "Thick: mean of the seeds; thin: each seed; dotted: as the title says, or not finished."
+
+
+def write_report(study: Study, out: Path | None = None, *, figures: bool = True) -> Path:
+    """Write the report of a study, finished or not. The same records give the same bytes.
+
+    Args:
+        study: of `read_study`.
+        out: the directory to write to; by default ``report`` in that of the study.
+        figures: whether every figure is also written as SVG and PDF.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ConfigError: if ``out`` is not a directory.
+        RunError: if the disk is full or not writable.
+    """
+    page = Page(study.path / "report" if out is None else out, with_files=figures)
+    statistics = study_statistics(study)
+    rows, measures = result_rows(study, statistics), shown_measures(study, statistics)
+    main = statistics.get(main_measure(study))
+    is_paper = study.name in PAPER_STUDIES
+    scale = " Loss on the paper's scale: sum of minibatch means / images." if is_paper else ""
+    files = {"table.csv": results_csv(rows), "table.tex": results_tex(study, rows, measures)}
+    table_1 = (results_table(study, rows, measures), "Every run, then every method")
+    sections = [
+        _first_section(page, study, main),
+        Section(
+            "table-1",
+            "Table 1: seed by seed" if is_paper else "Seed by seed",
+            f"Bold: the best of a seed, or of a kind of line.{scale}",
+            tables=[table_1],
+            links=list(files),
+        ),
+        Section(
+            "tests",
+            "Paired tests",
+            _TESTS,
+            folds=[
+                Section(
+                    each.key.replace("_", "-"),
+                    each.title[0].upper() + each.title[1:],
+                    tables=[(comparison_table(statistics[each]), "First minus second")],
+                    is_open=each == main_measure(study) and len(study.methods) <= _FEW_METHODS,
+                )
+                for each in measures
+                if any(pair.n > 1 for pair in statistics[each].comparisons)
+            ],
+        ),
+        *_figure_sections(page, study),
+        Section(
+            "costs",
+            "Cost",
+            tables=[(cost_table(study), "Means over finished runs, probes and races included")],
+        ),
+        _configuration(study),
+        Section("origin", "Command and citation", code=[study.command, CITATION]),
+    ]
+    return page.write("annealtune study", study.name, subtitle(study), sections, files=files)
+
+
+def write_overview(studies: Sequence[Study], out: Path, *, figures: bool = True) -> Path:
+    """Write one page about several studies, and the report of each in a directory beside it.
+
+    Args:
+        studies: at least one, of `read_study`, finished or not.
+        out: the directory to write to: ``index.html``, and for each study a directory with its
+            name, as `write_report` writes it.
+        figures: whether the reports of the studies hold their figures as files too.
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ConfigError: if there is no study, or ``out`` is not a directory.
+        RunError: if the disk is full or not writable.
+    """
+    if not studies:
+        raise ConfigError("report: must be given at least one study, got none")
+    page = Page(out, with_files=False)
+    shown_studies, names = [], [_slug(study.name) or "study" for study in studies]
+    for place, study in enumerate(studies):
+        is_first = names.index(names[place]) == place
+        folder = names[place] if is_first else f"{names[place]}-{place + 1}"
+        write_report(study, Path(out) / folder, figures=figures)
+        found = statistics_of(study, main_measure(study))
+        card = Shown(None, f"{subtitle(study)}. No run has finished yet.")
+        if found.ranking:
+            panel, _ = hero_panel(study, found)
+            # Two of them stand beside each other: the narrow form is the one that fits.
+            panel = panel._replace(name=f"{folder}-hero", is_wide=False)
+            card = page.draw(panel, f"{subtitle(study)}. {panel.title}.")
+        shown_studies.append(card._replace(title=study.name, link=f"{folder}/index.html"))
+    table = joint_table(studies)
+    sections = [
+        Section("studies", "Studies", figures=shown_studies),
+        Section(
+            "table-1",
+            "Table 1 of the paper",
+            "Loss on the paper's scale: sum of minibatch means / images. The paper's nets have "
+            "their full widths. Bold: the best of a seed, or of a kind of line.",
+            tables=[(table, "Both nets side by side")] if table else [],
+        ),
+    ]
+    title = ", ".join(study.name for study in studies)
+    return page.write("annealtune studies", title, f"{len(studies)} studies", sections)
+
+
+def subtitle(study: Study) -> str:
+    """Return what a study is about, in one line."""
+    methods, seeds = len(study.methods), len(study.seeds)
+    vary = study.vary.replace("_", " ")
+    size = f"{methods} method{'s' * (methods != 1)} × {seeds} {vary}{'s' * (seeds != 1)}"
+    return ", ".join([*task_of(study.experiment), size])
+
+
+def task_of(config: Mapping[str, Any]) -> list[str]:
+    """Return model, data, epochs, examples and batches of a config, as far as it knows them."""
+    # Of package.module:factory the factory is enough here; the whole name is in the configuration.
+    model, data = (str(config.get(key, key)).rpartition(":")[2] for key in ("model", "data"))
+    known = [f"{model} on {data}"]
+    if "epochs" in config:
+        known.append(f"{config['epochs']} epochs")
+    if config.get("train_size"):
+        size, share = config["train_size"], config.get("validation_fraction", 0)
+        held_out = 0 if config.get("validate_on") == "test" else round(size * share)
+        known.append(f"{size - held_out:,} training examples")
+        known += [f"{held_out:,} for validation"] * bool(held_out)
+    if "batch_size" in config:
+        known.append(f"batches of {config['batch_size']}")
+    return known
+
+
+def _first_section(page: Page, study: Study, found: Statistics | None) -> Section:
+    """Return what the methods reached by the main measure, and the states of the runs."""
+    counts = Counter(run.state for run in study.runs)
+    facts = [("runs", ", ".join(f"{n} {state}" for state, n in counts.items()) or "none")]
+    facts.append(
+        ("best epoch chosen on", f"{'test' if test_set_chose(study) else 'validation'} set")
+    )
+    if found is None:
+        return Section("results", "Results", facts=facts)
+    panel, caption = hero_panel(study, found)
+    return Section(
+        "results",
+        panel.title,
+        figures=[page.draw(panel, caption)],
+        facts=facts,
+        tables=[(summary_table(found), "What each method reached")],
+    )
+
+
+def _figure_sections(page: Page, study: Study) -> list[Section]:
+    """Return every figure that the records allow; on the paper's own pages, which of its it is."""
+    is_paper = study.name in PAPER_STUDIES
+    pair = of_kind(study, "ssa", "sgd")
+    has_pair = bool(is_paper and of_kind(study, "ssa") and of_kind(study, "sgd"))
+    accept = "Left half of the paper's Figure 2, and both figures of its long version."
+    return [
+        _section(
+            page, "rates", "Learning rate", rate_panels(study),
+            "At the end of each epoch; over H the mean of the accepted moves.",
+        ),
+        _section(
+            page, "figure-1", "SSA and SGD at a constant rate",
+            performance_panels(study, pair, "figure-1") if has_pair else [],
+            f"Figure 1 of the paper. {_LINES}",
+        ),
+        _section(
+            page, "curves", "Training and validation",
+            [] if has_pair and len(pair) == len(study.methods)  # Figure 1 shows the same
+            else performance_panels(study, study.methods, "curves"),
+            f"{_which_figure(study) if is_paper else ''}{_LINES}",
+        ),
+        _section(
+            page, "accept-test", "Accept test", accept_panels(study),
+            f"{accept if is_paper else ''} {_LINES}".strip(),
+        ),
+        _section(
+            page, "settings", "Which settings were accepted when", list(_setting_panels(study)),
+            "Share accepted of each setting of H, over all seeds; grey: not tried.",
+        ),
+    ]  # fmt: skip
+
+
+def _section(page: Page, name: str, title: str, panels: Sequence[Panel], caption: str) -> Section:
+    return Section(name, title, caption, figures=[page.draw(panel) for panel in panels])
+
+
+def _which_figure(study: Study) -> str:
+    model = str(study.experiment.get("model", ""))
+    figure = "3" if model.startswith("resnet34") else "4" if model.startswith("vgg16") else "3 or 4"
+    return f"Figure {figure} of the paper, here {model}. "
+
+
+def _setting_panels(study: Study) -> Sequence[Panel]:
+    panels = []
+    for place, method in enumerate(study.methods, 1):
+        found = acceptance_map(study.of(method))
+        if found is not None:
+            name = f"settings-{place}-{_slug(method)}".rstrip("-")
+            draw = partial(draw_acceptance, found=found)
+            panels.append(Panel(name, f"Settings accepted: {method}", draw, found.height))
+    return panels
+
+
+def _configuration(study: Study) -> Section:
+    configs = {method: flat(config) for method, config in study.configs.items()}
+    first = next(iter(configs.values()), flat(study.experiment))
+    common = {
+        key: value
+        for key, value in sorted(first.items())
+        if all(key in each and each[key] == value for each in configs.values())
+    }
+    differing = difference_table(configs, shown)
+    tables = [(differing, "Options that are not the same for all methods")] if differing else []
+    folds = [
+        Section("differing", "Where the methods differ", tables=tables),
+        Section("common", "What all methods share", facts=facts_of(common)),
+        Section("environment", "Versions and machine", facts=facts_of(study.environment)),
+    ]
+    return Section("configuration", "Configuration", folds=[f for f in folds if not f.is_empty])
+
+
+def _slug(name: str) -> str:
+    """Return a name made fit for a file."""
+    return re.sub(r"[^a-z0-9_]+", "-", name.lower())[:40].strip("-")
