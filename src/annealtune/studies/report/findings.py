@@ -74,9 +74,7 @@ def leading_sentence(study: Study, statistics: Statistics) -> str:
 
 def _answer(study: Study, statistics: Mapping[Measure, Statistics]) -> Iterator[Finding]:
     measure = main_measure(study)
-    if study.search is not None:
-        yield from _search(study.search)
-    elif measure in statistics:
+    if measure in statistics:
         found = statistics[measure]
         yield Finding(leading_sentence(study, found))
         yield _measured(measure)

@@ -40,7 +40,7 @@ def hero_of(study: Study, statistics: Mapping[Measure, Statistics]) -> Hero | No
         None if no run has a score, or the study looks for a good seed.
     """
     found = statistics.get(main_measure(study))
-    if found is None or study.search is not None:
+    if found is None:
         return None
     sweeps = [
         sweep

@@ -94,7 +94,7 @@ def render_page(
         headline=headline,
         hero=hero and (drawings[hero.panel.name], hero.caption),
         findings=[finding for finding in told if finding.text != headline],
-        search=_search_table(study.search),
+        search=None,
         sections=[
             Section(p.name, p.title, p.caption, [(drawings[e.name], e.title) for e in p.panels])
             for p in plates
