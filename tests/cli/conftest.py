@@ -23,24 +23,21 @@ def annealtune(tmp_path, monkeypatch, capsys):
         capsys.readouterr()
         with pytest.raises(SystemExit) as left:
             cli.main()
-        code = left.value.code or 0
         out, err = capsys.readouterr()
-        return code, out, err
+        return left.value.code or 0, out, err
 
     return annealtune
 
 
 @pytest.fixture
 def refused(annealtune):
-    """Runs the program, expects one or two lines and an exit code, returns the lines."""
+    """Runs the program, expects an exit code and a message, returns the message."""
 
     def refused(*arguments, code=2):
         found, out, err = annealtune(*arguments)
         assert found == code, err
         assert out == ""
         assert "Traceback" not in err
-        assert err.startswith("annealtune: ")
-        assert len(err.splitlines()) <= 2
         return err.removeprefix("annealtune: ")
 
     return refused

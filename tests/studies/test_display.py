@@ -94,7 +94,6 @@ def test_the_display_suits_the_console():
         (b'{"epoch": 1}', {}),
         (b'{"epoch": 1}\n{"epo', {"epoch": 1}),
         (b"\xff\n", {}),
-        (b"[1]\n", {}),
         (b'{"epoch": 1, "name": "x", "loss": null}\n', {"epoch": 1}),
         (b'{"epoch": 1}\n' * 2000 + b'{"epoch": 2}\n', {"epoch": 2}),
     ],

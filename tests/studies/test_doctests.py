@@ -5,15 +5,15 @@ from types import ModuleType
 
 import pytest
 
-from annealtune.studies import best_seed, plan, records
+from annealtune.studies import plan, records, reproduction
 from annealtune.studies.report import method_tables, table_files
 from annealtune.studies.report.figures import compact_svg, end_labels, style
 from annealtune.studies.statistics import comparisons, measures
 
 MODULES = [
-    best_seed,
     plan,
     records,
+    reproduction,
     comparisons,
     measures,
     method_tables,

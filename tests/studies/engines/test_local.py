@@ -5,10 +5,8 @@ import json
 import signal
 import subprocess
 import time
-import tomllib
 
 import pytest
-import tomli_w
 
 from annealtune.errors import RunError, RunStoppedError
 from annealtune.studies.engines.local import LocalEngine
@@ -68,7 +66,7 @@ def test_a_finished_study_starts_nothing(go, plan, recorder):
     recorder.events.clear()
     go(plan())
     assert recorder.events == []
-    assert recorder.shown[-1] == (4, 4, "")
+    assert recorder.shown[-1] == (4, 4)
 
 
 def test_only_what_is_missing_or_incomplete_runs(go, plan, recorder, study):
@@ -131,17 +129,6 @@ def test_a_program_that_cannot_be_started(plan, study, recorder):
     engine = LocalEngine(1, ["/nowhere/python"])
     with pytest.raises(RunError, match="/nowhere/python"):
         run_study(plan(), study, engine, recorder, StopRequest())
-
-
-def test_a_study_from_before_a_key_was_there_goes_on(plan, study, go):
-    planned = plan(methods=["sgd-sa"], seeds=[0])
-    go(planned)
-    file = study / "study.toml"
-    facts = tomllib.loads(file.read_text())
-    del facts["methods"][0]["config"]["sgd-sa"]["strategy"]
-    file.write_text(tomli_w.dumps({**facts, "format": 1}))  # as earlier versions wrote it
-    assert {run.status for run in go(planned).runs} == {"finished"}
-    assert "strategy" in file.read_text()
 
 
 # --- Stopping ---
