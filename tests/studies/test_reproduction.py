@@ -11,7 +11,6 @@ from annealtune.studies.reproduction import (
     REPRODUCTIONS,
     SIZES,
     find_experiment,
-    find_reproduction,
 )
 from annealtune.training.config import assign, from_values, read_toml
 
@@ -134,5 +133,3 @@ def test_a_name_that_is_none(tmp_path, monkeypatch):
     for name in ("nowhere", "demo.toml", "x/demo"):
         with pytest.raises(ConfigError, match="there is no such file"):
             find_experiment(Path(name))
-    with pytest.raises(ConfigError, match="did you mean 'table-1'"):
-        find_reproduction("tabel-1")

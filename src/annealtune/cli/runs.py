@@ -5,8 +5,6 @@ torch is imported once the config is valid.
 
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -207,11 +205,9 @@ def export(
         typer.echo(path)
 
 
-@contextmanager
-def _waiting(words: str) -> Iterator[Status]:
-    """Show on a terminal that something slow goes on, until it is stopped or the context ends."""
-    with Console(stderr=True).status(f"{words} ...") as status:
-        yield status
+def _waiting(words: str) -> Status:
+    """Return what shows on a terminal that something slow goes on, until it is stopped."""
+    return Console(stderr=True).status(f"{words} ...")
 
 
 def _check_free(paths: list[Path], force: bool) -> None:

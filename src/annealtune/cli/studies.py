@@ -22,7 +22,6 @@ from annealtune.studies.reproduction import (
     Reproduction,
     Size,
     find_experiment,
-    find_reproduction,
 )
 from annealtune.studies.run import cores, run_study, stored_threads
 from annealtune.training.console import Console
@@ -128,7 +127,17 @@ def study(
         raise unknown_name("engine", engine_name, ENGINES)
     engine: Engine
     if engine_name == "ray":
-        plan, engine = _share_cluster(plan, out, jobs, address, cpus, gpus)
+        from annealtune.studies.engines.ray import RayEngine
+
+        config = next(iter(plan.configs.values()))
+        if config.device.startswith("cuda:"):
+            raise ConfigError(
+                f"device = {config.device!r}: Ray chooses the GPU of a run, which then is its "
+                "only one; give --device cuda"
+            )
+        threads = config.threads or stored_threads(out) or cpus or 1
+        plan = plan.with_threads(threads)
+        engine = RayEngine(address, cpus=cpus or threads, gpus=gpus, jobs=jobs)
     elif (address, cpus, gpus) != (None, None, None):
         raise ConfigError("address, cpus, gpus: belong to --engine ray")
     else:
@@ -174,7 +183,9 @@ def reproduce(
     if name is None:
         _list_reproductions(jobs or cores())
         return
-    chosen = find_reproduction(name)
+    if name not in REPRODUCTIONS:
+        raise unknown_name("reproduce", name, REPRODUCTIONS)
+    chosen = REPRODUCTIONS[name]
     given = {"data_dir": data_dir, "download": download, "device": device}
     flags = {key: value for key, value in given.items() if value}
     jobs = jobs or (1 if size == "paper" else cores())
@@ -216,28 +227,6 @@ def _share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine
     jobs = min(jobs or (cores() if on_cpu else 1), len(plan.runs()))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
     return plan.with_threads(threads), LocalEngine(jobs)
-
-
-def _share_cluster(
-    plan: Plan,
-    path: Path,
-    jobs: int | None,
-    address: str | None,
-    cpus: int | None,
-    gpus: float | None,
-) -> tuple[Plan, Engine]:
-    """Settle what a run is given by Ray: as many cores as it has threads, unless told otherwise."""
-    from annealtune.studies.engines.ray import RayEngine
-
-    config = next(iter(plan.configs.values()))
-    if config.device.startswith("cuda:"):
-        raise ConfigError(
-            f"device = {config.device!r}: Ray chooses the GPU of a run, which then is its only "
-            "one; give --device cuda"
-        )
-    threads = config.threads or stored_threads(path) or cpus or 1
-    engine = RayEngine(address, cpus=cpus or threads, gpus=gpus, jobs=jobs)
-    return plan.with_threads(threads), engine
 
 
 def _tell_outcome(study: Study) -> None:
@@ -290,19 +279,16 @@ def _plan_parts(
 
 def _check_means(cost: str, yes: bool, device: str | None) -> None:
     """Refuse to start what takes days, unless it is meant and there is a GPU for it."""
+    problem = ""
     if not yes:
-        raise ConfigError(
-            f"size = 'paper': {cost} on one GPU like the paper's; start them with --yes, or use "
-            "--size regime"
-        )
-    if device is None:
+        problem = f"{cost} on one GPU like the paper's; start them with --yes"
+    elif device is None:
         from annealtune.training.devices import best_device
 
         if best_device() == "cpu":
-            raise ConfigError(
-                "size = 'paper': needs a GPU and there is none here; use --size regime, or insist "
-                "with --device cpu"
-            )
+            problem = "needs a GPU and there is none here; insist with --device cpu"
+    if problem:
+        raise ConfigError(f"size = 'paper': {problem}, or use --size regime")
 
 
 def _list_reproductions(jobs: int) -> None:

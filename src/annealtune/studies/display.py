@@ -22,7 +22,6 @@ from annealtune.training.console import Console
 from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-_TAIL = 8192
 # The numbers that fit next to a bar.
 _WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _ACTIVE = ("started", "waiting", "retried")
@@ -131,11 +130,8 @@ def choose_display(console: Console) -> Display:
 
 def last_record(run: Path) -> dict[str, Any]:
     """Return the numbers of the last epoch of a run, none if there is no epoch that can be read."""
-    path = run / METRICS_FILE
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL))
-            lines = file.read().split(b"\n")[:-1]
+        lines = (run / METRICS_FILE).read_bytes().split(b"\n")[:-1]
         record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}

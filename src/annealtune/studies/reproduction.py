@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.errors import ConfigError, did_you_mean
 from annealtune.studies.plan import Plan
 
 Size = Literal["small", "regime", "paper"]
@@ -186,17 +186,6 @@ def net_of(study: str) -> str | None:
         if study in map(part.name, SIZES):
             return part.experiment.rpartition("-")[2]
     return None
-
-
-def find_reproduction(name: str) -> Reproduction:
-    """Return a reproduction by its name.
-
-    Raises:
-        ConfigError: for an unknown name, with the nearest one.
-    """
-    if name not in REPRODUCTIONS:
-        raise unknown_name("reproduce", name, REPRODUCTIONS)
-    return REPRODUCTIONS[name]
 
 
 def find_experiment(file: Path) -> Path:

@@ -103,11 +103,10 @@ def run_processes(
                 active.append(_Job(waiting.popleft(), start, observer))
             if stop.signal_number is not None:
                 _stop_all(active)
-                done = sum(task.is_done() for task in tasks)
+                name = signal.Signals(stop.signal_number).name
+                done = f"{sum(task.is_done() for task in tasks)} of {len(tasks)} runs are done"
                 raise RunStoppedError(
-                    stop.signal_number,
-                    f"{_signal_name(stop.signal_number)}: saved, {done} of {len(tasks)} runs are "
-                    "done; the same command goes on from here",
+                    stop.signal_number, f"{name}: saved, {done}; the same command goes on from here"
                 )
             active = [job for job in active if not job.is_over()]
             observer.refresh()
@@ -204,7 +203,7 @@ class _Job:
         if isinstance(ending, str):
             return ending
         if ending < 0:
-            words = f"killed by {_signal_name(-ending)}"
+            words = f"killed by {signal.Signals(-ending).name}"
         else:
             words = f"ended with code {ending}" if ending else "ended without a result"
         last = _last_line(self.task.path / LOG_FILE, self._log_start)
@@ -225,18 +224,9 @@ def _stop_all(jobs: list[_Job]) -> None:
 
 def _last_line(log: Path, start: int) -> str:
     """Return the last line with something in it that was written from `start` on."""
-    with log.open("rb") as file:
-        file.seek(max(start, log.stat().st_size - 16_384))
-        lines = file.read().decode("utf-8", "replace").splitlines()
-    for line in reversed(lines):
+    written = log.read_bytes()[start:].decode("utf-8", "replace")
+    for line in reversed(written.splitlines()):
         text = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).strip()  # without colours
         if text:
             return text.removeprefix("annealtune: ")[:_LONGEST_REASON]
     return ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -76,9 +76,12 @@ class RayEngine:
             return
         here = held_site(tasks[0].path.parent, self._program)
         with _connected(self._address) as ray, here as site:
+            device = tasks[0].config.device
             gpus = self._gpus
-            if gpus is None:
-                gpus = _default_gpus(ray, tasks[0].config.device)
+            if gpus is None and device == "auto":
+                gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0))
+            elif gpus is None:
+                gpus = float(device.startswith("cuda"))
             room = _room(ray, self._cpus, gpus)
             remote = ray.remote(num_cpus=self._cpus, num_gpus=gpus, max_retries=0)(train)
 
@@ -185,12 +188,6 @@ def _check_address(address: str) -> None:
             f"Ray: {address} cannot be reached: {error.strerror or error}; is the head running "
             "(ray start --head) and this its address?"
         ) from error
-
-
-def _default_gpus(ray: ModuleType, device: str) -> float:
-    if device == "auto":
-        return float(ray.cluster_resources().get("GPU", 0) > 0)
-    return float(device.startswith("cuda"))
 
 
 def _room(ray: ModuleType, cpus: float, gpus: float) -> int:

@@ -4,8 +4,6 @@ It is the same whoever brings it there, and imports nothing of theirs.
 """
 
 import contextlib
-import functools
-import json
 import os
 import shutil
 import socket
@@ -78,17 +76,15 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
 
 def problem_of(site: Site) -> str:
     """Return why this machine would not do the same as that of the study, empty if it would."""
-    if not Path(site.directory).is_dir():
-        return f"does not see {site.directory}, where the study was started; use shared storage"
     probe = Path(site.directory, site.probe)
     if not probe.exists():
-        return f"does not see the run directories in {probe.parent}; use shared storage for --out"
+        return f"does not see {probe.parent}, where the runs are; use shared storage"
     if not is_locked(probe):
         return (
             f"does not see the lock that the study holds in {probe.parent}; two processes could "
             "write to one run there: use storage that shares locks"
         )
-    there = _provenance_in(site.directory)
+    there = describe_provenance()
     differing = [
         f"{name} {there.get(name, 'unknown')} instead of {here}"
         for name, here in site.provenance.items()
@@ -100,17 +96,3 @@ def problem_of(site: Site) -> str:
             "the same on all machines"
         )
     return ""
-
-
-@functools.cache  # a worker starts many runs
-def _provenance_in(directory: str) -> dict[str, str]:
-    """Ask the Python that will run the run; this process has paths of the study's."""
-    code = (
-        "import json; from annealtune.training.storage.provenance import describe_provenance; "
-        "print(json.dumps(describe_provenance()))"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False
-    )
-    found: dict[str, str] = json.loads(answer.stdout) if answer.returncode == 0 else {}
-    return found
