@@ -6,7 +6,6 @@ import filelock
 import pytest
 
 from annealtune.cli.listing import list_directory
-from annealtune.errors import ConfigError
 
 TINY = ("--model", "mlp-w16", "--train-size", "100", "--threads", "1", "--batch-size", "30")
 CONFIG = "method = 'sgd'\nepochs = 3\ndata = 'd'\nmodel = 'm'\n"
@@ -93,12 +92,6 @@ def test_a_finished_run(make_run):
     }
 
 
-def test_regression_has_losses_alone(make_run):
-    entry = only(make_run("a", metrics=[{"validation_loss": 0.5}], result={"test_loss": 0.25}))
-    assert (entry["validation_loss"], entry["test_loss"]) == (0.5, 0.25)
-    assert "test_accuracy" not in entry
-
-
 @pytest.mark.parametrize(
     ("block", "records", "rate"),
     [
@@ -146,8 +139,3 @@ def test_other_directories_are_left_out_and_runs_sorted_as_people_count(make_run
     (tmp_path / "loop").symlink_to(tmp_path)
     names = [entry["path"].rpartition("/")[2] for entry in list_directory(tmp_path)]
     assert names == ["b-seed1", "b-seed9", "b-seed10", "a"]
-
-
-def test_no_directory(tmp_path):
-    with pytest.raises(ConfigError, match="nowhere"):
-        list_directory(tmp_path / "nowhere")

@@ -149,8 +149,7 @@ def test_a_signal_while_it_starts_is_answered_in_a_line(tmp_path, number):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_in_the_background_with_sigint_ignored_saves_and_leaves(tmp_path, number):
+def test_a_run_in_the_background_with_sigint_ignored_saves_and_leaves(tmp_path):
     """As `nohup annealtune train &` in a script starts it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "annealtune", *FLAGS, "--epochs", "100000"],
@@ -164,10 +163,10 @@ def test_a_run_in_the_background_with_sigint_ignored_saves_and_leaves(tmp_path, 
     while not (tmp_path / "run" / "metrics.jsonl").exists():
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    process.send_signal(number)
+    process.terminate()
     _, err = process.communicate()
-    assert process.returncode == 128 + number
-    assert f"{number.name}: saved run" in err.splitlines()[-1]
+    assert process.returncode == 128 + signal.SIGTERM
+    assert "SIGTERM: saved run" in err.splitlines()[-1]
 
 
 def test_on_a_terminal(tmp_path):

@@ -107,11 +107,10 @@ class TestFactories:
     def test_data_that_cannot_be_made(self, refused):
         assert "KeyError: 'oh'" in refused("train", *TINY, "--data", "mine:broken", code=1)
 
-    def test_a_last_minibatch_of_one_image(self, refused, annealtune):
-        flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test", "--epochs", 1]
+    def test_a_last_minibatch_of_one_image(self, refused):
+        flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test"]
         text = refused("train", *flags, "--train-size", 41, "--batch-size", 20, "--out", "run")
         assert text.startswith("batch_size = 20: ")
-        assert annealtune("train", *flags, "--train-size", 42, "--batch-size", 20)[0] == 0
 
     @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
     def test_weights_that_are_shared(self, annealtune, method):
@@ -155,10 +154,9 @@ def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
     assert (tmp_path / "some" / "where" / "run" / "best.safetensors").exists()
 
 
-def test_train_open_shows_the_page_at_the_end(opened, run_cold, tmp_path):
-    done = run_cold(sys.executable, "-m", "annealtune", "train", *TINY, "--out", "run", "--open")
-    assert done.returncode == 0, done.stderr
-    assert opened.read_text().strip() == (tmp_path / "run" / "report" / "index.html").as_uri()
+def test_train_open_shows_the_page_at_the_end(opened, annealtune, tmp_path):
+    assert annealtune("train", *TINY, "--out", "run", "--open")[0] == 0
+    assert opened == [(tmp_path / "run" / "report" / "index.html").as_uri()]
 
 
 def test_the_papers_protocol_is_said_to_be_optimistic(annealtune):

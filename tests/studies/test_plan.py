@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from annealtune.errors import ConfigError
-from annealtune.studies.plan import BUILT_IN, make_plan, parse_methods, parse_seeds
+from annealtune.studies.plan import BUILT_IN, make_plan, parse_seeds
 from annealtune.training.config import from_values
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -124,11 +124,6 @@ def test_a_table_of_the_file_goes_before_the_block():
     )
 
 
-def test_a_block_may_be_spelled_with_underscores():
-    configs = plan({"sgd_sa": {"lr": [0.5]}}, methods=["sgd-sa", "sgd-sa-paper-text"]).configs
-    assert {config.sgd_sa.lr for config in configs.values()} == {(0.5,)}
-
-
 def test_a_preset_leaves_another_strategy_aside():
     values = {"sgd-sa": {"lr": [0.5, 0.1], "strategy": "tabu", "strategy_options": {"tenure": 1}}}
     configs = plan(values, methods=["sgd-sa", "sgd-sa-paper-text"]).configs
@@ -172,7 +167,7 @@ def test_one_of_the_seeds_alone(vary):
         ({}, {"methods": ["../sgd"]}, ["'../sgd'", "unknown"]),
         ({}, {"methods": ["sgd", "sgd"]}, ["methods", "sgd is there more than once"]),
         ({}, {"vary": "epochs"}, ["vary = 'epochs'", "init_seed"]),
-        ({"study": {"seed": 3}}, {}, ["study.seed: unknown key; did you mean 'seeds'?", "vary"]),
+        ({"study": {"seed": 3}}, {}, ["study.seed: unknown key; did you mean 'seeds'?"]),
         ({"study": {"methods": "sgd"}}, {}, ["study.methods", "'sgd'"]),
         ({"study": 3}, {}, ["study: must be a table"]),
         ({"study": {"seeds": "x"}}, {}, ["seeds = 'x'"]),
@@ -200,12 +195,6 @@ def test_a_name_that_is_no_directory_name_is_refused(label):
     with pytest.raises(ConfigError, match="letters, digits") as refused:
         plan({"methods": {label: {"method": "sgd"}}})
     assert repr(label) in str(refused.value)
-
-
-@pytest.mark.parametrize("text", ["", ",", "sgd,", "sgd,,adamw"])
-def test_methods_without_a_name(text):
-    with pytest.raises(ConfigError, match="names with commas"):
-        parse_methods(text)
 
 
 def test_planning_needs_no_torch():

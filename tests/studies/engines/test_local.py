@@ -9,7 +9,6 @@ import time
 import pytest
 
 from annealtune.errors import RunError, RunStoppedError
-from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.records import read_study
 from annealtune.studies.run import run_study, tasks_of
 from annealtune.training.stopping import StopRequest
@@ -125,12 +124,6 @@ def test_a_failure_is_tried_again_only_if_asked_for(go, plan, recorder, study):
     assert read_study(study).runs[0].status == "failed"
 
 
-def test_a_program_that_cannot_be_started(plan, study, recorder):
-    engine = LocalEngine(1, ["/nowhere/python"])
-    with pytest.raises(RunError, match="/nowhere/python"):
-        run_study(plan(), study, engine, recorder, StopRequest())
-
-
 # --- Stopping ---
 
 
@@ -188,16 +181,6 @@ def test_waits_for_a_process_that_holds_the_run_and_takes_its_result(plan, engin
         orphan.wait()
     assert [kind for kind, _, _ in recorder.events] == ["waiting", "finished"]
     assert task.epochs_done() == 60
-
-
-def test_starts_the_run_when_the_process_that_held_it_is_gone(plan, engine, recorder, study):
-    (task,) = tasks_of(plan(methods=["sgd"], seeds=[0]), study)
-    task.path.mkdir(parents=True)
-    with (task.path / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        recorder.on_refresh = lambda: fcntl.flock(lock, fcntl.LOCK_UN)
-        engine(1).run([task], recorder, StopRequest())
-    assert [kind for kind, _, _ in recorder.events] == ["waiting", "started", "finished"]
 
 
 def test_two_studies_at_once_are_refused(plan, engine, recorder, study):

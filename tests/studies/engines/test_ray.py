@@ -106,23 +106,6 @@ def test_a_study_begun_with_the_local_engine_goes_on_with_ray(go, plan, recorder
     assert not list(place.glob("study/runs/.*"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("jobs", [1, None])
-def test_as_many_at_a_time_as_there_is_room_for_or_fewer(jobs, go, plan, place):
-    go(plan(seeds=range(3), epochs=20), jobs=jobs)
-    spans = [tuple(map(float, path.read_text().split())) for path in place.glob("*/runs/*/spans")]
-    assert len(spans) == 6
-    together = max(sum(a <= start < b for a, b in spans) for start, _ in spans)
-    assert together <= (jobs or 2)
-
-
-@pytest.mark.slow
-def test_a_run_has_its_own_group_its_threads_and_no_input(go, plan, place):
-    go(plan("environment", methods=["sgd"], seeds=[4], threads=2))
-    log = (place / "study/runs/sgd-seed4/log.txt").read_text()
-    assert log == "--- attempt 1 ---\n2 True True\n"
-
-
 # --- What goes wrong ---
 
 
