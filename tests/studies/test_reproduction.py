@@ -17,8 +17,8 @@ from annealtune.training.config import assign, from_values, read_toml
 ROOT = Path(__file__).parents[2]
 FILES = sorted(EXPERIMENTS.glob("*.toml"))
 PARTS = [
-    pytest.param(part, size, id=f"{each.name}-{size}-{part.name(size)}")
-    for each in REPRODUCTIONS.values()
+    pytest.param(part, size, id=f"{name}-{size}-{part.name(size)}")
+    for name, each in REPRODUCTIONS.items()
     for part in each.parts
     for size in SIZES
 ]

@@ -293,8 +293,8 @@ def _check_means(cost: str, yes: bool, device: str | None) -> None:
 
 def _list_reproductions(jobs: int) -> None:
     """Print what there is to reproduce and how long it takes."""
-    for each in REPRODUCTIONS.values():
-        typer.echo(f"{each.name}: {each.shows}")
+    for name, each in REPRODUCTIONS.items():
+        typer.echo(f"{name}: {each.shows}")
         for size in SIZES:
             plans = _plan_parts(each, size, {}, None, None)
             runs = sum(len(plan.runs()) for plan in plans)
