@@ -84,14 +84,14 @@ def train(
     if resume:
         _require_begun(run_dir)
 
-    with _waiting(f"loading torch and {config.data}") as status, stop_once_begun() as stop:
-        from annealtune.training import run
-        from annealtune.training.progress import Lines, Live, told_scores
+    with stop_once_begun() as stop:
+        with _waiting("loading torch"):
+            from annealtune.training import run
+            from annealtune.training.progress import Lines, Live, told_scores
 
         console = Console(stderr=True)
         progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
         stop.after_epoch = stop_after
-        stop.when_begun.append(status.stop)
         command = shlex.join(["annealtune", *sys.argv[1:]])
         result = run(config, run_dir, resume=goes_on, progress=progress, stop=stop, command=command)
     if result["validated_on"] == "test":
@@ -206,7 +206,7 @@ def export(
 
 
 def _waiting(words: str) -> Status:
-    """Return what shows on a terminal that something slow goes on, until it is stopped."""
+    """Return what shows on a terminal, while its context lasts, that something slow goes on."""
     return Console(stderr=True).status(f"{words} ...")
 
 

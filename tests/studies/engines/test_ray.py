@@ -1,7 +1,6 @@
 """The Ray engine: the same runs as the local one, and clear words where a cluster will not do."""
 
 import importlib.util
-import itertools
 import json
 import os
 import secrets
@@ -22,7 +21,7 @@ from annealtune.studies.engines.ray import RayEngine
 from annealtune.studies.engines.remote import Site, problem_of
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import read_study
-from annealtune.studies.run import run_study, tasks_of
+from annealtune.studies.run import run_study
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.provenance import describe_provenance
 
@@ -152,32 +151,6 @@ def test_a_worker_that_is_killed_and_its_run_that_goes_on(head, go, plan, record
     assert statuses(finished) == {"sgd seed 0": "finished"}
     assert recorder.names("retried") == ["sgd seed 0"]
     assert len(finished.runs[0].metrics) == 400
-
-
-@pytest.mark.slow
-def test_thirty_runs_on_eight_gpus_of_which_none_is_given_twice(place, plan, recorder, head):
-    """The GPUs exist in name only: what is tested is which one a run is told to use."""
-    write = (
-        "import os, sys, time; run = sys.argv[4]; start = time.monotonic(); time.sleep(0.3); "
-        "print(os.environ['CUDA_VISIBLE_DEVICES'], start, time.monotonic(), "
-        "file=open(run + '/gpu', 'w')); open(run + '/result.json', 'w').write('{}')"
-    )
-    cluster = CLUSTER.replace("num_cpus=2, num_gpus=0", "num_cpus=8, num_gpus=8")
-    with subprocess.Popen(
-        [sys.executable, "-c", cluster], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        engine = RayEngine(
-            process.stdout.readline().strip(), program=(sys.executable, "-S", "-E", "-c", write)
-        )
-        planned = plan(methods=["sgd", "adamw", "sgd-sa"], seeds=range(10), device="cuda")
-        engine.run(tasks_of(planned, place), recorder, StopRequest())
-        process.stdin.close()
-    used = [path.read_text().split() for path in place.glob("runs/*/gpu")]
-    assert len(used) == 30
-    assert {gpu for gpu, _, _ in used} == set("01234567")
-    for gpu in "01234567":
-        spans = sorted((float(a), float(b)) for which, a, b in used if which == gpu)
-        assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 # --- Killed without warning ---
