@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +24,6 @@ from annealtune.studies.records import (
 from annealtune.training.storage import CONFIG_FILE
 
 PLACES = (Path("runs"), Path("studies"))
-_MOST_METHODS = 3
 _SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")
 # What only a run leaves behind: many a program has a config.toml.
 _TRACES = (METRICS_FILE, RESULT_FILE, "checkpoints", LOCK)
@@ -66,15 +64,8 @@ def list_directory(root: Path) -> list[dict[str, Any]]:
     if not root.is_dir():
         raise ConfigError(f"{root}: is not a directory")
     if (root / STUDY_FILE).is_file():
-        entries = map(_entry_of_run, read_study(root, large=False).runs)
-    else:
-        entries = map(_entry_at, _find(root))
-
-    def in_order(entry: dict[str, Any]) -> list[Any]:  # seed 10 after seed 9
-        parts = re.split(r"([0-9]+)", entry["path"])
-        return [int(part) if part.isdecimal() else part for part in parts]
-
-    return sorted(entries, key=in_order)
+        return [_entry_of_run(run) for run in read_study(root, large=False).runs]
+    return [_entry_at(path) for path in sorted(_find(root))]
 
 
 def _find(root: Path) -> Iterator[Path]:
@@ -196,8 +187,7 @@ def _what(entry: dict[str, Any]) -> str:
     """Return method, model and data, and what is wrong."""
     method = entry.get("method", "")
     if entry["kind"] == "study" and method:
-        count = method.count(",") + 1
-        method = f"study of {method if count <= _MOST_METHODS else f'{count} methods'}"
+        method = f"study of {method}"
     task = f"{entry['model']} on {entry['data']}" if entry.get("data") else ""
     words = ", ".join(filter(None, (method, task)))
     return "; ".join(filter(None, (words, entry.get("reason"))))

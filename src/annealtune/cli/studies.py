@@ -15,7 +15,7 @@ from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import FAILURE_FILE, Study
+from annealtune.studies.records import Study
 from annealtune.studies.reproduction import (
     REPRODUCTIONS,
     SIZES,
@@ -243,12 +243,8 @@ def _tell_outcome(study: Study) -> None:
     if failed:
         lines = [f"{run.method} seed {run.seed}: {run.reason}" for run in failed[:10]]
         more = ["..."] if len(failed) > len(lines) else []
-        # What is damaged is not tried again: its line says what to do.
-        was_tried = any((run.path / FAILURE_FILE).exists() for run in failed)
-        again = "; try again with --retry-failed" if was_tried else ""
-        raise RunError(
-            f"{len(failed)} of {len(study.runs)} runs failed{again}\n" + "\n".join([*lines, *more])
-        )
+        told = f"{len(failed)} of {len(study.runs)} runs failed; try again with --retry-failed"
+        raise RunError("\n".join([told, *lines, *more]))
 
 
 def _plan_parts(
