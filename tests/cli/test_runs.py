@@ -110,7 +110,7 @@ class TestFactories:
     def test_a_last_minibatch_of_one_image(self, refused):
         flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test"]
         text = refused("train", *flags, "--train-size", 41, "--batch-size", 20, "--out", "run")
-        assert text.startswith("batch_size = 20: ")
+        assert text.startswith("batch_size")
 
     @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
     def test_weights_that_are_shared(self, annealtune, method):
