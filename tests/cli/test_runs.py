@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from annealtune.training import load
 
@@ -55,9 +54,6 @@ def net(*, channels, image_size, classes):
     height, width = image_size
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
 
-def too_narrow(*, channels, image_size, classes):
-    return net(channels=channels, image_size=image_size, classes=classes - 1)
-
 def one_image_is_too_few(*, channels, image_size, classes):
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))
 
@@ -96,7 +92,6 @@ class TestFactories:
     @pytest.mark.parametrize(
         ("model", "words"),
         [
-            ("too_narrow", "shape (2, 10)"),
             ("without_weights", "method = 'self-tuned': "),
             ("broken", "KeyError: 'oh'"),
         ],
@@ -215,26 +210,6 @@ def test_predict_writes_a_table_and_overwrites_only_if_told(annealtune, refused,
     assert Path("predictions.csv").read_text() == "keep"
     assert annealtune(*words, "--force", "--batch-size", 2)[0] == 0
     assert Path("predictions.csv").read_text().startswith("input,value\n")
-
-
-def test_pictures_are_resized_as_in_training(annealtune, refused):
-    for part, count in (("train", 8), ("test", 2)):
-        for name, grey in (("dark", 10), ("bright", 240)):
-            Path(f"pictures/{part}/{name}").mkdir(parents=True)
-            for number in range(count):
-                picture = Image.new("L", (10 + number, 12), grey + number)
-                picture.save(f"pictures/{part}/{name}/{number}.png")
-    flags = ["--data", "image-folder", "--data-dir", "pictures", "--model", "small-cnn-w8"]
-    flags += ["--image-size", 8, 8, "--epochs", 20, "--batch-size", 4, "--out", "run"]
-    code, _, err = annealtune("train", *flags)
-    assert code == 0, err
-    Path("pictures").rename("moved")  # the run's data is not needed
-    assert annealtune("predict", "run", "moved/test")[1] == "4 predictions: predictions.csv\n"
-    with Path("predictions.csv").open() as file:
-        rows = {row["input"]: row["class"] for row in csv.DictReader(file)}
-    assert rows == {f"{name}/{n}.png": name for name in ("bright", "dark") for n in range(2)}
-    Path("moved/test/dark/0.png").write_bytes(b"damaged")
-    assert "dark/0.png" in refused("predict", "run", "moved/test", "--force", code=1)
 
 
 @pytest.mark.parametrize(
