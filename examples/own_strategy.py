@@ -2,7 +2,7 @@
 
 From the command line the same class is chosen by its place, with its folder on PYTHONPATH:
 
-    annealtune train --method sgd-sa --strategy own_strategy:Patience \
+    annealtune train --method sgd-sa --set sgd-sa.strategy=own_strategy:Patience \
         --set sgd-sa.strategy_options.factor=3
 """
 

@@ -12,7 +12,7 @@ import submitit
 from rich.console import Console
 
 from annealtune.studies.display import Display
-from annealtune.studies.engines.processes import run_processes
+from annealtune.studies.engines.local import run_processes
 from annealtune.studies.engines.remote import held_site, train
 from annealtune.studies.plan import make_plan
 from annealtune.studies.run import run_study

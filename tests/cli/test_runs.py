@@ -1,106 +1,38 @@
-"""Train, evaluate and inspect: what they print, what they refuse, and models of the user's own."""
+"""Train, evaluate, inspect, predict, export: what they print, write and refuse."""
 
+import csv
 import json
 import re
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from annealtune.training import load
 
 TINY = ("--model", "mlp-w16", "--train-size", "100", "--epochs", "1", "--threads", "1")
+TRAINING = Path(__file__).parents[1] / "training"
 
 
-class TestUsageErrors:
-    def test_a_typo_in_a_flag_suggests_the_right_one(self, annealtune):
-        code, out, err = annealtune("train", "--epocs", 3)
-        assert (code, out) == (2, "")
-        assert err == (
-            "annealtune: no such option: --epocs; did you mean '--epochs'?\n"
-            "annealtune train --help explains the options\n"
-        )
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--train-size", "5000"], "train_size = 5000: "),
+        (["--validation-fraction", "0.0001"], "validation_fraction = 0.0001: "),
+        (["--image-size", "8", "8"], "image-folder"),
+        (["--model", "no_such_module:net"], "no_such_module"),
+        (["--data", "json:lods"], "did you mean 'loads'?"),
+    ],
+)
+def test_errors_found_once_the_data_is_there(refused, tmp_path, arguments, words):
+    assert words in refused("train", *TINY, *arguments, "--out", "run")
+    assert not (tmp_path / "run" / "config.toml").exists()
 
-    @pytest.mark.parametrize(
-        ("arguments", "meant"),
-        [
-            (["--around", "0.1"], "--set self-tuned.around=0.1"),
-            (["--method", "sgd-sa", "--lr", "[1, 2]"], "--set 'sgd-sa.lr=[1, 2]'"),
-            (["--around=0.1"], "--set self-tuned.around=0.1"),
-            (["--around"], "--set self-tuned.around=VALUE"),
-            (["--method", "sgd", "--lr", "0.1"], "--set sgd.lr=0.1"),
-            (["sgd.toml", "--lr", "0.1"], "--set sgd.lr=0.1"),
-            (["sgd.toml", "--method=adamw", "--weight-decay", "0"], "--set adamw.weight_decay=0"),
-        ],
-    )
-    def test_an_option_of_the_method_is_no_flag(self, refused, tmp_path, arguments, meant):
-        (tmp_path / "sgd.toml").write_text("method = 'sgd'")
-        assert f"; did you mean {meant}?\n" in refused("train", *arguments)
 
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            (["--model", "vg16"], "model = 'vg16': unknown; did you mean 'vgg16'?"),
-            (["--model", "vgg17"], "model = 'vgg17': unknown; known: mlp, small-cnn, resnet18"),
-            (["--data", "cifar"], "data = 'cifar': unknown; did you mean 'cifar10'?"),
-            (["--data", "cifar100"], "data = 'cifar100': unknown; known: digits, fashion-mnist"),
-            (["--method", "sgdsa"], "method: must be one of self-tuned, sgd-sa, adamw-sa, ssa"),
-            (["--method", "sgdsa"], "got 'sgdsa'; did you mean 'sgd-sa'?"),
-            (["--method", "sgd-sa", "--strategy", "tabuu"], "did you mean 'tabu'?"),
-            (["--strategy", "tabu"], "method = 'self-tuned' has no key strategy; sgd-sa, adamw-sa"),
-            (["--precision", "fp8"], "precision: must be one of fp32, bf16, fp16, got 'fp8'"),
-            (["--validate-on", "tests"], "got 'tests'; did you mean 'test'?"),
-            (["--set", "self-tuned.optimizer=adanw"], "got 'adanw'; did you mean 'adamw'?"),
-            (["--set", "around=0.1"], "around: unknown key; did you mean 'self-tuned.around'?"),
-            (["--set", "sgdsa.lr=1"], "sgdsa: unknown key; did you mean 'sgd-sa'?"),
-            (["adamw"], "adamw: there is no such file; did you mean --method adamw?"),
-            (["cifar10"], "cifar10: there is no such file; did you mean --data cifar10?"),
-            (["--epochs", "three"], "--epochs 'three': input should be a valid integer"),
-            (["--epochs", "0"], "epochs: input should be greater than or equal to 1, got 0"),
-            (["--validation-fraction", "1.5"], "validation_fraction: "),
-            (["--set", "sgd-sa.lr=[-0.1]"], "sgd-sa.lr.0: input should be greater than"),
-            (["--set", "sgd-sa.temprature=1"], "did you mean 'temperature'?"),
-            (["--set", "epochs"], "must be KEY=VALUE"),
-            (
-                ["--set", "sgd-sa.lr=[0.1]"],
-                "sgd-sa.lr: is an option of sgd-sa, but the method is self",
-            ),
-            (["--set", "sgd_sa.lr=[0.1]"], "add --method sgd-sa, or leave it out"),
-            (["missing.toml"], "missing.toml: cannot be read: No such file"),
-            (
-                ["--device", "gpu"],
-                "device: must be auto, cpu, cuda, cuda:N or mps, got 'gpu'; did you mean 'cuda'?",
-            ),
-            (["--device", "cua"], "got 'cua'; did you mean 'cuda'?"),
-            (["--device", "tpux"], "cuda:N or mps, got 'tpux'\n"),
-            (["--checkpoint-every", "never"], "checkpoint_every: must be epoch, a number of steps"),
-        ],
-    )
-    def test_name_the_key_and_the_rule(self, refused, tmp_path, arguments, words):
-        assert words in refused("train", *arguments)
-        assert list(tmp_path.iterdir()) == []
-
-    def test_in_a_file_name_the_file(self, refused, tmp_path):
-        (tmp_path / "a.toml").write_text("epoch = 3")
-        expected = "a.toml: epoch: unknown key; did you mean 'epochs'?\n"
-        assert refused("config", "a.toml") == expected
-
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            (["--train-size", "5000"], "train_size = 5000: must be in 1..1437"),
-            (["--validation-fraction", "0.0001"], "validation_fraction = 0.0001: "),
-            (["--image-size", "8", "8"], "only image-folder is resized"),
-            (["--model", "no_such_module:net"], "importing no_such_module failed"),
-            (["--data", "json:lods"], "json has no 'lods'; did you mean 'loads'?"),
-        ],
-    )
-    def test_found_once_the_data_is_there(self, refused, tmp_path, arguments, words):
-        assert words in refused("train", *TINY, *arguments, "--out", "run")
-        assert not (tmp_path / "run" / "config.toml").exists()
-
-    def test_missing_data_says_what_to_run(self, refused):
-        text = refused("train", "--data", "cifar10", "--data-dir", "nowhere", code=1)
-        assert "--download" in text
+def test_missing_data_says_what_to_run(refused):
+    text = refused("train", "--data", "cifar10", "--data-dir", "nowhere", code=1)
+    assert "--download" in text
 
 
 FACTORIES = """
@@ -122,9 +54,6 @@ def net(*, channels, image_size, classes):
     height, width = image_size
     return nn.Sequential(nn.Flatten(), nn.Linear(channels * height * width, classes))
 
-def too_narrow(*, channels, image_size, classes):
-    return net(channels=channels, image_size=image_size, classes=classes - 1)
-
 def one_image_is_too_few(*, channels, image_size, classes):
     return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, classes))
 
@@ -143,45 +72,40 @@ def broken(**_):
 
 class TestFactories:
     @pytest.fixture(autouse=True)
-    def module(self, tmp_path, monkeypatch):
+    def module(self, tmp_path):
         (tmp_path / "mine.py").write_text(FACTORIES)
         yield
         sys.modules.pop("mine", None)
 
-    def test_from_the_working_directory(self, annealtune, tmp_path):
-        flags = ["--data", "mine:images", "--model", "mine:net", "--epochs", 1, "--batch-size", 10]
-        code, out, err = annealtune("train", *flags)
-        assert code == 0, err
-        assert "weights: runs/mine.images-mine.net-self-tuned-seed0/best.safetensors" in out
-        assert annealtune("evaluate", "runs/mine.images-mine.net-self-tuned-seed0")[0] == 0
-
-    def test_from_the_installed_program_too(self, run_cold, tmp_path):
-        """Whose first place to look for modules is not the working directory.
-
-        Nor does it import anything of studies on the way.
-        """
+    def test_from_the_working_directory_by_the_installed_program(self, run_cold, tmp_path):
+        """Whose first place to look for modules is another; studies are not imported."""
         script = tmp_path / "elsewhere" / "program.py"
         script.parent.mkdir()
         script.write_text("from annealtune.cli import main\nmain()\n")
-        command = [sys.executable, "-X", "importtime", script, "train", "--out", "run"]
-        command += ["--data", "mine:images", "--model", "mine:net", "--epochs"]
-        assert run_cold(*command, "0").returncode == 2
-        done = run_cold(*command, "1")
+        command = [sys.executable, "-X", "importtime", script, "train", "--epochs", "1"]
+        done = run_cold(*command, "--data", "mine:images", "--model", "mine:net")
         assert done.returncode == 0, done.stderr
-        assert "weights: run/best.safetensors" in done.stdout.splitlines()
+        assert "weights: runs/mine.images-mine.net-self-tuned-seed0/best.safetensors" in done.stdout
         assert "annealtune.training" in done.stderr
         assert "annealtune.studies" not in done.stderr
 
-    def test_a_model_whose_output_does_not_fit(self, refused):
-        text = refused("train", *TINY, "--model", "mine:too_narrow")
-        assert "two images must give scores of shape (2, 10), one per class, got (2, 9)" in text
+    @pytest.mark.parametrize(
+        ("model", "words"),
+        [
+            ("without_weights", "method = 'self-tuned': "),
+            ("broken", "KeyError: 'oh'"),
+        ],
+    )
+    def test_a_model_that_does_not_fit(self, refused, model, words):
+        assert words in refused("train", *TINY, "--model", f"mine:{model}")
 
-    def test_a_last_minibatch_of_one_image(self, refused, annealtune):
-        flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test", "--epochs", 1]
+    def test_data_that_cannot_be_made(self, refused):
+        assert "KeyError: 'oh'" in refused("train", *TINY, "--data", "mine:broken", code=1)
+
+    def test_a_last_minibatch_of_one_image(self, refused):
+        flags = ["--model", "mine:one_image_is_too_few", "--validate-on", "test"]
         text = refused("train", *flags, "--train-size", 41, "--batch-size", 20, "--out", "run")
-        assert "batch_size = 20: the last minibatch of 41 samples has one sample" in text
-        code, _, err = annealtune("train", *flags, "--train-size", 42, "--batch-size", 20)
-        assert code == 0, err
+        assert text.startswith("batch_size")
 
     @pytest.mark.parametrize("method", ["sgd-sa", "ssa", "adamw"])
     def test_weights_that_are_shared(self, annealtune, method):
@@ -191,27 +115,13 @@ class TestFactories:
         assert code == 0, err
         model = load("run")
         assert model[3].weight is model[1].weight
-        accuracy = re.search(r"test accuracy \S+%", out)[0]
-        assert accuracy in annealtune("evaluate", "run")[1]
-
-    def test_a_model_without_weights(self, refused):
-        text = refused("train", *TINY, "--model", "mine:without_weights")
-        assert text.startswith("method = 'self-tuned': ")
-        assert "empty parameter list" in text
-
-    def test_a_factory_that_fails(self, refused):
-        assert "KeyError: 'oh'" in refused("train", *TINY, "--model", "mine:broken")
-        assert "KeyError: 'oh'" in refused("train", *TINY, "--data", "mine:broken", code=1)
+        assert re.search(r"test accuracy \S+%", out)[0] in annealtune("evaluate", "run")[1]
 
 
-def test_divergence_ends_with_a_clear_line(annealtune):
+def test_divergence_ends_with_a_clear_line(refused):
     flags = ["--method", "sgd", "--set", "sgd.lr=1e6", "--epochs", 30, "--model", "mlp"]
-    code, out, err = annealtune("train", *flags, "--train-size", 200)
-    assert (code, out) == (1, "")
-    last = err.splitlines()[-1]
+    last = refused("train", *flags, "--train-size", 200, code=1).splitlines()[-1]
     assert last.startswith("annealtune: method = 'sgd': the training loss must be finite, got ")
-    assert "try a smaller rate" in last
-    assert "Traceback" not in err
 
 
 def test_a_result_that_is_not_finite_is_said_so(annealtune, tmp_path):
@@ -239,29 +149,27 @@ def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
     assert (tmp_path / "some" / "where" / "run" / "best.safetensors").exists()
 
 
+def test_train_open_shows_the_page_at_the_end(opened, annealtune, tmp_path):
+    assert annealtune("train", *TINY, "--out", "run", "--open")[0] == 0
+    assert opened == [(tmp_path / "run" / "report" / "index.html").as_uri()]
+
+
 def test_the_papers_protocol_is_said_to_be_optimistic(annealtune):
     _, out, _ = annealtune("train", *TINY, "--validate-on", "test")
-    assert out.splitlines()[0].startswith("the test set chose the best epoch")
+    assert "optimistic" in out.splitlines()[0]
 
 
 class TestResume:
     def test_without_a_run_it_says_what_to_do(self, refused, tmp_path):
         text = refused("train", "--resume")
-        assert text.startswith(
-            "--resume: there is no run in runs/digits-small-cnn-self-tuned-seed0;"
-        )
-        assert "annealtune list shows the runs" in text
+        assert "there is no run in runs/digits-small-cnn-self-tuned-seed0;" in text
         assert list(tmp_path.iterdir()) == []
 
     def test_it_knows_the_runs_beside_it(self, refused, tmp_path):
         (tmp_path / "runs" / "first").mkdir(parents=True)
         (tmp_path / "runs" / "first" / "config.toml").touch()
-        text = refused("train", "--resume", "--out", "runs/frist")
-        assert "did you mean 'runs/first'? annealtune list" in text
-        assert refused("inspect", "runs/frist") == (
-            "runs/frist: is not a run directory: it has no config.toml; did you mean "
-            "'runs/first'?\n"
-        )
+        for words in (["train", "--resume", "--out"], ["inspect"], ["export"]):
+            assert "did you mean 'runs/first'?" in refused(*words, "runs/frist")
 
     def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
         flags = ["train", *TINY, "--epochs", 2]
@@ -273,3 +181,64 @@ class TestResume:
         assert code == 0
         assert f"weights: {name}-2/best.safetensors" in out
         assert not (tmp_path / f"{name}-3").exists()
+
+
+# --- Predict and export ---
+
+
+@pytest.fixture
+def trained(annealtune, monkeypatch):
+    """A run on a table, in the working directory."""
+    monkeypatch.syspath_prepend(TRAINING)
+    flags = ["--data", "own_factories:table", "--model", "mlp-w16", "--epochs", 1]
+    code, out, err = annealtune("train", *flags, "--out", "run")
+    assert code == 0, err
+    assert out.startswith("test loss ")
+    np.save("new.npy", np.ones((3, 4)))
+    yield "run"
+    sys.modules.pop("own_factories", None)
+
+
+def test_predict_writes_a_table_and_overwrites_only_if_told(annealtune, refused, trained):
+    words = ["predict", trained, "new.npy"]
+    assert annealtune(*words) == (0, "3 predictions: predictions.csv\n", "")
+    rows = list(csv.reader(Path("predictions.csv").read_text().splitlines()))
+    assert rows[0] == ["input", "value"]
+    assert rows[1][1] == rows[2][1] == rows[3][1]
+    Path("predictions.csv").write_text("keep")
+    assert "predictions.csv; take --force" in refused(*words)
+    assert Path("predictions.csv").read_text() == "keep"
+    assert annealtune(*words, "--force", "--batch-size", 2)[0] == 0
+    assert Path("predictions.csv").read_text().startswith("input,value\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["run", "missing.npy"], 1, "missing.npy: "),
+        (["nowhere", "new.npy"], 2, "nowhere: is not a run directory"),
+        (["run", "new.npy", "--out", "out.txt"], 2, "--out out.txt: "),
+        (["run", "new.npy", "--out", "no/such/dir/out.csv"], 1, "out.csv: "),
+        (["run", "."], 1, "pictures"),
+    ],
+)
+def test_what_cannot_be_predicted(refused, trained, arguments, code, message):
+    assert message in refused("predict", *arguments, code=code)
+
+
+def test_export_writes_three_files(annealtune, refused, trained):
+    code, out, err = annealtune("export", trained)
+    assert code == 0, err
+    expected = [f"run/export/model.{end}" for end in ("pt2", "safetensors", "json")]
+    assert out.split() == expected
+    assert all(Path(path).stat().st_size > 0 for path in expected)
+    assert "run/export/model.pt2" in refused("export", trained)
+    assert annealtune("export", trained, "--force")[0] == 0
+
+
+def test_inspect_and_evaluate_know_no_accuracy(annealtune, trained):
+    for command in ("inspect", "evaluate"):
+        code, out, err = annealtune(command, trained)
+        assert code == 0, err
+        assert "loss" in out
+        assert "accuracy" not in out

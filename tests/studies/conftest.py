@@ -12,7 +12,7 @@ import tomli_w
 
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import make_plan
-from annealtune.studies.records import Study, read_study, run_path
+from annealtune.studies.records import FORMAT, Study, read_study, run_path, sealed_toml
 
 RATES = (0.9, 0.5, 0.1)
 FAKE_PROGRAM = (sys.executable, "-S", "-E", str(Path(__file__).with_name("fake_program.py")))
@@ -33,7 +33,7 @@ def write_study(
     experiment |= facts.pop("experiment", {})
     seeds = facts.pop("seeds", list(dict.fromkeys(seed for each in runs.values() for seed in each)))
     content = {
-        "format": 1,
+        "format": FORMAT,
         "name": "constructed",
         "command": "annealtune study constructed.toml",
         "vary": "seed",
@@ -46,7 +46,7 @@ def write_study(
         "environment": {"annealtune": "0.1.0", "python": "3.11.7", "machine": "x86_64"},
     } | facts
     path.mkdir(parents=True, exist_ok=True)
-    (path / "study.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
+    (path / "study.toml").write_bytes(sealed_toml(content))
     for label, by_seed in runs.items():
         for seed, run in by_seed.items():
             if run is not None:
@@ -238,8 +238,8 @@ class Recorder:
         return contextlib.nullcontext()
 
     @contextlib.contextmanager
-    def showing(self, tasks, done, title=""):
-        self.shown.append((len(tasks), done, title))
+    def showing(self, tasks, done):
+        self.shown.append((len(tasks), done))
         yield
 
     def happened(self, event):

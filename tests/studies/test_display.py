@@ -68,19 +68,6 @@ def test_bars(width, tasks):
     assert "2/2" in text
 
 
-@pytest.mark.parametrize(
-    "events",
-    [
-        [("waiting", 0, "x"), ("finished", 0, "")],
-        [("started", 0, ""), ("stopped", 0, "")],
-        [("waiting", 0, "x"), ("started", 0, ""), ("finished", 0, "")],
-    ],
-)
-@pytest.mark.parametrize("make", [Display, LiveDisplay])
-def test_every_life_of_a_run_can_be_shown(events, make, tasks):
-    assert shown(make, tasks, events, force_terminal=make is LiveDisplay)
-
-
 def test_the_display_suits_the_console():
     assert type(choose_display(Console(file=io.StringIO()))) is Display
     assert type(choose_display(Console(file=io.StringIO(), force_terminal=True))) is LiveDisplay
@@ -94,7 +81,6 @@ def test_the_display_suits_the_console():
         (b'{"epoch": 1}', {}),
         (b'{"epoch": 1}\n{"epo', {"epoch": 1}),
         (b"\xff\n", {}),
-        (b"[1]\n", {}),
         (b'{"epoch": 1, "name": "x", "loss": null}\n', {"epoch": 1}),
         (b'{"epoch": 1}\n' * 2000 + b'{"epoch": 2}\n', {"epoch": 2}),
     ],

@@ -1,11 +1,9 @@
 """The paper's experiments by name: their files are there, fit together and say what they claim."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from annealtune import cli
 from annealtune.errors import ConfigError
 from annealtune.studies.plan import make_plan, parse_seeds
 from annealtune.studies.reproduction import (
@@ -13,15 +11,14 @@ from annealtune.studies.reproduction import (
     REPRODUCTIONS,
     SIZES,
     find_experiment,
-    find_reproduction,
 )
 from annealtune.training.config import assign, from_values, read_toml
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted(EXPERIMENTS.glob("*.toml"))
 PARTS = [
-    pytest.param(part, size, id=f"{each.name}-{size}-{part.name(size)}")
-    for each in REPRODUCTIONS.values()
+    pytest.param(part, size, id=f"{name}-{size}-{part.name(size)}")
+    for name, each in REPRODUCTIONS.items()
     for part in each.parts
     for size in SIZES
 ]
@@ -131,67 +128,8 @@ def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
     assert find_experiment(Path("demo")) == Path("demo")
 
 
-@pytest.mark.parametrize("name", ["nowhere", "demo.toml", "x/demo", "../experiments/demo", ""])
-def test_a_name_that_is_none(name, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path / "..")
-    with pytest.raises(ConfigError, match="there is no such file"):
-        find_experiment(Path(name or "none"))
-
-
-def test_the_nearest_name():
-    with pytest.raises(ConfigError, match="'tabel-1': unknown; did you mean 'table-1'"):
-        find_reproduction("tabel-1")
-
-
-# --- The command ---
-
-
-@pytest.fixture
-def usage(monkeypatch, capsys, tmp_path):
-    """Runs the program in this process, for words that never get as far as a run."""
+def test_a_name_that_is_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def usage(*words):
-        monkeypatch.setattr(sys, "argv", ["annealtune", "reproduce", *words])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        return left.value.code or 0, capsys.readouterr()
-
-    return usage
-
-
-def test_without_a_name_they_are_listed(usage):
-    code, printed = usage("--jobs", "2")
-    assert code == 0
-    for name in REPRODUCTIONS:
-        assert f" {name} " in printed.out
-    assert "on 2 cores" in printed.out
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["table-1", "--size", "huge"], "size = 'huge': unknown; known: small, regime, paper"),
-        (["table-1", "--size", "paper"], "120 runs take about 7 days on one GPU"),
-        (["table-1", "--size", "paper", "--seeds", "0"], "12 runs take about 15.8 hours"),
-        (["table-1", "--size", "paper", "--set", "epochs=10"], "120 runs take about 15.8 hours"),
-        (["table-1", "--seeds", "x"], "seeds = 'x'"),
-        (["table-1", "--set", "epoch=3"], "did you mean 'epochs'"),
-        (["figure-1", "--device", "tpu"], "device: "),
-        (["figure-9"], "reproduce = 'figure-9': unknown; known: table-1, figure-1, figure-2"),
-        (["figur-long"], "did you mean 'figure-long'"),
-    ],
-)
-def test_nonsense_and_days_are_answered_at_once(words, told, usage, tmp_path):
-    code, printed = usage(*words)
-    assert code == 2
-    assert told in printed.err
-    assert not (tmp_path / "studies").exists()
-
-
-def test_the_paper_s_size_needs_a_gpu(usage, monkeypatch):
-    monkeypatch.setattr("annealtune.training.devices.best_device", lambda: "cpu")
-    code, printed = usage("table-1", "--size", "paper", "--yes")
-    assert code == 2
-    assert "needs a GPU" in printed.err
+    for name in ("nowhere", "demo.toml", "x/demo"):
+        with pytest.raises(ConfigError, match="there is no such file"):
+            find_experiment(Path(name))

@@ -6,19 +6,12 @@ from typing import Annotated
 
 import typer
 
-from annealtune.cli.completion import complete_run_or_study
-from annealtune.cli.output import say
 from annealtune.errors import ConfigError
 from annealtune.studies.records import STUDY_FILE, read_lone_run, read_study
 from annealtune.training.storage import CONFIG_FILE, is_run
 
 Paths = Annotated[
-    list[Path],
-    typer.Argument(
-        metavar="PATH...",
-        help="Run directories, or study directories.",
-        autocompletion=complete_run_or_study,
-    ),
+    list[Path], typer.Argument(metavar="PATH...", help="Run directories, or study directories.")
 ]
 Out = Annotated[
     Path | None,
@@ -38,21 +31,12 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures = True) -> None:
-    """Write one page about a run, a study, or several of one kind, finished or not."""
-    page = (
-        _write_studies(paths, out, figures)
-        if _are_studies(paths)
-        else _write_runs(paths, out, figures)
-    )
-    say(page)
-    if open_:
-        show(page)
-
-
-def show(page: Path) -> None:
-    """Open a page in the browser; where there is none, say so."""
-    if not webbrowser.open(page.resolve().as_uri()):
-        say(f"no browser was found: open {page} yourself", err=True)
+    """Write one page about a run, a study, or several of one kind."""
+    write = _write_studies if _are_studies(paths) else _write_runs
+    page = write(paths, out, figures)
+    typer.echo(page)
+    if open_ and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo(f"no browser was found: open {page} yourself", err=True)
 
 
 def _are_studies(paths: list[Path]) -> bool:
@@ -61,26 +45,20 @@ def _are_studies(paths: list[Path]) -> bool:
     Raises:
         ConfigError: if a path is neither, or they are not all of one kind.
     """
-    kinds = {path: _kind(path) for path in paths}
-    studies = [path for path, kind in kinds.items() if kind == "study"]
-    runs = [path for path, kind in kinds.items() if kind == "run"]
+    studies = [path for path in paths if (path / STUDY_FILE).is_file()]
+    runs = [path for path in paths if path not in studies]
+    for path in runs:
+        if not is_run(path):
+            raise ConfigError(
+                f"{path}: is neither a run directory, which has a {CONFIG_FILE}, nor a study "
+                f"directory, which has a {STUDY_FILE}"
+            )
     if studies and runs:
         raise ConfigError(
             f"{studies[0]} is a study and {runs[0]} is a run: one page shows runs or studies; give "
             f"two commands, or runs of the study: {studies[0]}/runs/NAME"
         )
     return bool(studies)
-
-
-def _kind(path: Path) -> str:
-    if (path / STUDY_FILE).is_file():
-        return "study"
-    if is_run(path):
-        return "run"
-    raise ConfigError(
-        f"{path}: is neither a run directory, which has a {CONFIG_FILE}, nor a study directory, "
-        f"which has a {STUDY_FILE}"
-    )
 
 
 def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:

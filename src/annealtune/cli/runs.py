@@ -1,4 +1,4 @@
-"""The commands for one run: train, config, evaluate, inspect.
+"""The commands for one run: train, config, evaluate, inspect, predict, export.
 
 torch is imported once the config is valid.
 """
@@ -6,23 +6,18 @@ torch is imported once the config is valid.
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.status import Status
 
-from annealtune.annealing import STRATEGIES
-from annealtune.cli.command_line import typed_command
-from annealtune.cli.completion import complete_experiment, complete_names, complete_run
 from annealtune.cli.flags import (
+    EPILOG,
     Assignments,
     check_has_effect,
     read_values,
     with_config_flags,
-    write_short_forms,
 )
-from annealtune.cli.help import MethodCommand
-from annealtune.cli.output import say
-from annealtune.cli.waiting import waiting
 from annealtune.errors import ConfigError
 from annealtune.training import launch
 from annealtune.training.config import RunConfig, from_values
@@ -30,16 +25,10 @@ from annealtune.training.console import Console
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
-if TYPE_CHECKING:
-    from annealtune.cli.live_page import LivePage
-    from annealtune.training.progress import Progress
-
 Experiment = Annotated[
     Path | None,
     typer.Argument(
-        metavar="EXPERIMENT",
-        help="A TOML file with any of these keys; flags win over it.",
-        autocompletion=complete_experiment(),
+        metavar="EXPERIMENT", help="A TOML file with any of these keys; flags win over it."
     ),
 ]
 Out = Annotated[
@@ -60,58 +49,25 @@ StopAfter = Annotated[
         min=1, metavar="EPOCHS", help="Save and leave after this many epochs; --resume goes on."
     ),
 ]
-StrategyName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help=f"Short for the method's key strategy: {', '.join(STRATEGIES)}, or "
-        "package.module:Class.",
-        autocompletion=complete_names(STRATEGIES),
-    ),
-]
-AcceptOn = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHAT",
-        help="Short for the method's key accept_on: loss, error or package.module:function.",
-        autocompletion=complete_names(("loss", "error")),
-    ),
-]
-AcceptBatch = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WHERE",
-        help="Short for the method's key accept_batch: same, next or held-out.",
-        autocompletion=complete_names(("same", "next", "held-out")),
-    ),
-]
-Report = Annotated[
-    bool, typer.Option("--report", help="Write the run's page at its start and as it goes on.")
-]
 Open = Annotated[
-    bool, typer.Option("--open", help="The same, and open the page in the browser at the start.")
+    bool, typer.Option("--open", help="Write the run's page at the end and open it in the browser.")
 ]
-RunPath = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A run directory.", autocompletion=complete_run)
-]
+RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(cls=MethodCommand)
+@app.command(epilog=EPILOG)
 @with_config_flags
 def train(
     flags: dict[str, Any],
     experiment: Experiment = None,
     set_: Assignments = None,
-    strategy: StrategyName = None,
-    accept_on: AcceptOn = None,
-    accept_batch: AcceptBatch = None,
     out: Out = None,
     resume: Resume = False,
     resume_or_start: ResumeOrStart = False,
     stop_after: StopAfter = None,
-    report: Report = False,
     open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
@@ -120,8 +76,7 @@ def train(
         _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
-    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
-    config = _read_config(experiment, flags, set_, short)
+    config = _read_config(experiment, flags, set_)
     if not launch.is_first():
         _follow(config, stop_after)
         return
@@ -129,37 +84,30 @@ def train(
     if resume:
         _require_begun(run_dir)
 
-    with waiting(f"loading torch and {config.data}") as line, stop_once_begun() as stop:
-        from annealtune.training import run
-        from annealtune.training.progress import Lines, Live, told_scores
+    with stop_once_begun() as stop:
+        with _waiting("loading torch"):
+            from annealtune.training import run
+            from annealtune.training.progress import Lines, Live, told_scores
 
         console = Console(stderr=True)
         progress = Live(console) if console.is_terminal else Lines(Console(file=sys.stderr))
         stop.after_epoch = stop_after
-        stop.when_begun.append(line.erase)
-        page = _live_page(progress, run_dir, open_) if report or open_ else None
-        result = run(
-            config,
-            run_dir,
-            resume=goes_on,
-            progress=page or progress,
-            stop=stop,
-            command=typed_command(),
+        command = shlex.join(["annealtune", *sys.argv[1:]])
+        result = run(config, run_dir, resume=goes_on, progress=progress, stop=stop, command=command)
+    if result["validated_on"] == "test":
+        typer.echo(
+            "the test set chose the best epoch (validate_on = test): its score is optimistic"
         )
-        line.erase()
-        if page is not None:
-            page.finish()
-        if result["validated_on"] == "test":
-            say("the test set chose the best epoch (validate_on = test): its score is optimistic")
-        say(
-            f"{told_scores(result, 'test')}, "
-            f"best epoch {result['best_epoch']} of {result['epochs']}"
-        )
-        say(f"weights: {run_dir / 'best.safetensors'}")
-        if page is not None and page.page is not None:
-            say(f"page: {page.page}")
-        else:
-            say(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
+    typer.echo(
+        f"{told_scores(result, 'test')}, best epoch {result['best_epoch']} of {result['epochs']}"
+    )
+    typer.echo(f"weights: {run_dir / 'best.safetensors'}")
+    if open_:
+        from annealtune.cli.report import report
+
+        report([run_dir], open_=True)
+    else:
+        typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 def _follow(config: RunConfig, stop_after: int | None) -> None:
@@ -171,19 +119,11 @@ def _follow(config: RunConfig, stop_after: int | None) -> None:
         run(config, Path(), stop=stop)
 
 
-@app.command(cls=MethodCommand)
+@app.command(epilog=EPILOG)
 @with_config_flags
-def config(
-    flags: dict[str, Any],
-    experiment: Experiment = None,
-    set_: Assignments = None,
-    strategy: StrategyName = None,
-    accept_on: AcceptOn = None,
-    accept_batch: AcceptBatch = None,
-) -> None:
+def config(flags: dict[str, Any], experiment: Experiment = None, set_: Assignments = None) -> None:
     """Print the resolved config as TOML."""
-    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
-    typer.echo(_read_config(experiment, flags, set_, short).to_toml(), nl=False)
+    typer.echo(_read_config(experiment, flags, set_).to_toml(), nl=False)
 
 
 @app.command()
@@ -191,38 +131,97 @@ def evaluate(
     run_path: RunPath,
     data_dir: Annotated[Path | None, typer.Option(help="Where the data is now.")] = None,
 ) -> None:
-    """Score the best weights of a run on its validation set and on the test set."""
+    """Score the best weights of a run on validation and test set."""
     require_run(run_path)
-    with waiting("loading torch"):
+    with _waiting("loading torch"):
         from annealtune.training.progress import told_scores
         from annealtune.training.runs import score
 
         scores = score(run_path, data_dir)
-    say(f"best epoch {scores['epoch']}")
+    typer.echo(f"best epoch {scores['epoch']}")
     for part in ("validation", "test"):
-        say(told_scores(scores, part))
+        typer.echo(told_scores(scores, part))
 
 
 @app.command("inspect")
 def inspect_run(run_path: RunPath) -> None:
     """Print what a run is and how far it got."""
     require_run(run_path)
-    with waiting("loading torch"):
+    with _waiting("loading torch"):
         from annealtune.training.describe import describe_run
 
     for name, value in describe_run(run_path):
-        say(f"{name:<14} {value}")
+        typer.echo(f"{name:<14} {value}")
+
+
+@app.command()
+def predict(
+    run_path: RunPath,
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="INPUT",
+            help="A picture or a folder of them, a .npy, or a .csv with one row a sample.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE.csv", help="Where the predictions go.")] = Path(
+        "predictions.csv"
+    ),
+    batch_size: Annotated[
+        int, typer.Option(min=1, help="Samples that go through the model at once.")
+    ] = 256,
+    force: Force = False,
+) -> None:
+    """Predict new inputs with the best weights of a run, as .csv."""
+    require_run(run_path)
+    if out.suffix.lower() != ".csv":
+        raise ConfigError(f"--out {out}: must end in .csv")
+    _check_free([out], force)
+    with _waiting("loading torch"):
+        from annealtune.training.prediction import predict as write_predictions
+
+        count = write_predictions(run_path, source, out, batch_size=batch_size)
+    typer.echo(f"{count} predictions: {out}")
+
+
+@app.command()
+def export(
+    run_path: RunPath,
+    out: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Where to.  [default: RUN/export]")
+    ] = None,
+    force: Force = False,
+) -> None:
+    """Write the best model of a run for use without annealtune."""
+    require_run(run_path)
+    directory = out or run_path / "export"
+    with _waiting("loading torch"):
+        from annealtune.training.exporting import FILES
+        from annealtune.training.exporting import export as write_model
+
+        _check_free([directory / name for name in FILES], force)
+        paths = write_model(run_path, directory)
+    for path in paths:
+        typer.echo(path)
+
+
+def _waiting(words: str) -> Status:
+    """Return what shows on a terminal, while its context lasts, that something slow goes on."""
+    return Console(stderr=True).status(f"{words} ...")
+
+
+def _check_free(paths: list[Path], force: bool) -> None:
+    found = [str(path) for path in paths if path.exists()]
+    if found and not force:
+        raise ConfigError(
+            f"--out: must not overwrite {', '.join(found)}; take --force, or another --out"
+        )
 
 
 def _read_config(
-    file: Path | None,
-    flags: dict[str, Any],
-    assignments: list[str] | None,
-    short_forms: dict[str, str | None],
+    file: Path | None, flags: dict[str, Any], assignments: list[str] | None
 ) -> RunConfig:
-    values = read_values(file, flags, assignments)
-    write_short_forms(values, **short_forms)
-    config = from_values(values, str(file or "flags"))
+    config = from_values(read_values(file, flags, assignments), str(file or "flags"))
     for assignment in assignments or []:
         check_has_effect(assignment, config.method)
     return config
@@ -240,13 +239,6 @@ def _require_begun(path: Path) -> None:
         f"--resume: there is no run in {path}{nearest_run(path) or ';'} "
         "annealtune list shows the runs, without --resume a new one starts"
     )
-
-
-def _live_page(progress: "Progress", run_dir: Path, is_shown: bool) -> "LivePage":
-    from annealtune.cli.live_page import LivePage
-    from annealtune.cli.report import show
-
-    return LivePage(progress, run_dir, show if is_shown else None)
 
 
 def _choose_directory(config: RunConfig, goes_on: bool) -> Path:

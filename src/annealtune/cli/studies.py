@@ -1,4 +1,4 @@
-"""The command for many runs: study. It imports no torch."""
+"""The commands for many runs: study, and reproduce for those of the paper. They import no torch."""
 
 import shlex
 import shutil
@@ -9,56 +9,29 @@ from typing import Annotated, Any
 
 import typer
 
-from annealtune.cli.command_line import typed_command
-from annealtune.cli.completion import complete_experiment, complete_list, complete_names
-from annealtune.cli.flags import Assignments, read_values, with_config_flags
-from annealtune.cli.help import GroupedCommand
-from annealtune.cli.output import say
+from annealtune.cli.flags import EPILOG, Assignments, read_values, with_config_flags
 from annealtune.errors import ConfigError, RunError, unknown_name
-from annealtune.studies.best_seed import KIND, Halving, hunt
-from annealtune.studies.directory import cores, stored_threads
 from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.engines.ray import RayEngine
-from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import FAILURE_FILE, Study
-from annealtune.studies.reproduction import experiment_names, find_experiment
-from annealtune.studies.run import run_study
+from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.records import Study
+from annealtune.studies.reproduction import (
+    REPRODUCTIONS,
+    SIZES,
+    Reproduction,
+    Size,
+    find_experiment,
+)
+from annealtune.studies.run import cores, run_study, stored_threads
 from annealtune.training.console import Console
-from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES = ("local", "ray")
 
-Experiment = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="EXPERIMENT",
-        help="A TOML file, or the name of one that comes with annealtune: demo.",
-        autocompletion=complete_experiment(experiment_names()),
-    ),
-]
-Methods = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME,NAME",
-        help="Built-in methods, sgd-sa-paper-text, sgd-sa-paper-code, or [methods.NAME] tables of "
-        "the file.  [default: those of the file]",
-        autocompletion=complete_list(BUILT_IN),
-    ),
-]
 Seeds = Annotated[
     str | None,
     typer.Option(metavar="0-9", help="Such as 0-9 or 0,3,5-7.  [default: the file's, or 0-9]"),
-]
-Vary = Annotated[
-    str | None,
-    typer.Option(
-        metavar="KEY",
-        help=f"What the seeds are: {', '.join(VARIED)}.  [default: seed]",
-        autocompletion=complete_names(VARIED),
-    ),
 ]
 Jobs = Annotated[
     int | None,
@@ -69,98 +42,80 @@ Jobs = Annotated[
         "Ray as many as there is room for]",
     ),
 ]
-EngineName = Annotated[
-    str,
-    typer.Option(
-        "--engine",
-        help=f"Who runs them: {', '.join(ENGINES)}.",
-        metavar="NAME",
-        autocompletion=complete_names(ENGINES),
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="Ray: the head of a cluster that this machine is part of, or auto.  [default: one of "
-        "this machine alone]",
-    ),
-]
-Cpus = Annotated[
-    int | None,
-    typer.Option(min=1, metavar="N", help="Ray: cores of a run.  [default: its threads, or 1]"),
-]
-Gpus = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=1,
-        metavar="N",
-        help="Ray: 1 is a GPU of its own, 0.5 half of one, 0 none.  [default: 1 if there are any]",
-    ),
-]
-Out = Annotated[
-    Path | None, typer.Option(help="Study directory.  [default: studies/NAME]", metavar="DIR")
-]
 RetryFailed = Annotated[
     bool, typer.Option("--retry-failed", help="Also try again the runs that failed.")
-]
-Search = Annotated[
-    str | None,
-    typer.Option(
-        metavar=KIND,
-        help="Look for a good seed of one method instead, by successive halving.",
-        autocompletion=complete_names((KIND,)),
-    ),
-]
-Reduction = Annotated[
-    int | None,
-    typer.Option(min=2, metavar="N", help="Search: one seed in this many goes on.  [default: 2]"),
-]
-FirstRung = Annotated[
-    int | None, typer.Option(min=1, metavar="EPOCHS", help="Search: when seeds are first judged.")
 ]
 
 app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(
-    cls=GroupedCommand,
-    epilog="annealtune train --help --method NAME shows the options of a method.",
-)
+@app.command(epilog=EPILOG)
 @with_config_flags
 def study(
     flags: dict[str, Any],
-    experiment: Experiment = None,
+    experiment: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="A TOML file, or the name of one that comes with annealtune: demo.",
+        ),
+    ] = None,
     set_: Assignments = None,
-    methods: Methods = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Built-in methods, sgd-sa-paper-text, sgd-sa-paper-code, or [methods.NAME] "
+            "tables of the file.  [default: those of the file]",
+        ),
+    ] = None,
     seeds: Seeds = None,
-    vary: Vary = None,
+    vary: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY", help=f"What the seeds are: {', '.join(VARIED)}.  [default: seed]"
+        ),
+    ] = None,
     jobs: Jobs = None,
-    engine_name: EngineName = "local",
-    address: Address = None,
-    cpus: Cpus = None,
-    gpus: Gpus = None,
-    out: Out = None,
+    engine_name: Annotated[
+        str,
+        typer.Option("--engine", help=f"Who runs them: {', '.join(ENGINES)}.", metavar="NAME"),
+    ] = "local",
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Ray: the head of a cluster that this machine is part of, or auto.  [default: "
+            "one of this machine alone]",
+        ),
+    ] = None,
+    cpus: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Ray: cores of a run.  [default: its threads, or 1]"),
+    ] = None,
+    gpus: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            metavar="N",
+            help="Ray: 1 is a GPU of its own, 0.5 half of one, 0 none.  [default: 1 if there are "
+            "any]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Study directory.  [default: studies/NAME]", metavar="DIR")
+    ] = None,
     retry_failed: RetryFailed = False,
-    search: Search = None,
-    reduction: Reduction = None,
-    first_rung: FirstRung = None,
 ) -> None:
-    """Run methods x seeds, each run in its own directory; run it again to go on."""
-    if search not in (None, KIND):
-        raise unknown_name("search", str(search), (KIND,))
-    if search is None and (reduction is not None or first_rung is not None):
-        raise ConfigError("reduction, first_rung: belong to --search best-seed")
+    """Run methods x seeds; run it again to go on."""
     file = find_experiment(experiment) if experiment is not None else None
-    values = read_values(file, flags, set_)
     name = file.stem if file is not None else "study"
-    name = f"{name}-{KIND}" if search else name
     out = out or Path("studies") / name
     plan = make_plan(
-        values,
+        read_values(file, flags, set_),
         name=name,
-        command=typed_command(),
+        command=_typed_command(),
         methods=None if methods is None else parse_methods(methods),
         seeds=None if seeds is None else parse_seeds(seeds),
         vary=vary,
@@ -172,71 +127,109 @@ def study(
         raise unknown_name("engine", engine_name, ENGINES)
     engine: Engine
     if engine_name == "ray":
-        plan, engine = share_cluster(plan, out, jobs, address, cpus, gpus)
+        from annealtune.studies.engines.ray import RayEngine
+
+        config = next(iter(plan.configs.values()))
+        if config.device.startswith("cuda:"):
+            raise ConfigError(
+                f"device = {config.device!r}: Ray chooses the GPU of a run, which then is its "
+                "only one; give --device cuda"
+            )
+        threads = config.threads or stored_threads(out) or cpus or 1
+        plan = plan.with_threads(threads)
+        engine = RayEngine(address, cpus=cpus or threads, gpus=gpus, jobs=jobs)
     elif (address, cpus, gpus) != (None, None, None):
         raise ConfigError("address, cpus, gpus: belong to --engine ray")
     else:
-        plan, engine = share_cores(plan, out, jobs)
-    display = choose_display(Console(stderr=True))
+        plan, engine = _share_cores(plan, out, jobs)
     with stop_on_signals() as stop:
-        if search is None:
-            finished = run_study(plan, out, engine, display, stop, retry_failed=retry_failed)
-        else:
-            halving = Halving(reduction or 2, first_rung)
-            finished = hunt(
-                plan, out, engine, display, stop, halving=halving, retry_failed=retry_failed
-            )
-        tell_outcome(finished)
+        display = choose_display(Console(stderr=True))
+        finished = run_study(plan, out, engine, display, stop, retry_failed=retry_failed)
+    _tell_outcome(finished)
 
 
-def share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine]:
+@app.command()
+def reproduce(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME", help="Which one; without a name all are listed."),
+    ] = None,
+    size: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(SIZES),
+            help="small: minutes on a CPU; regime: a night on one; paper: days on a GPU.",
+        ),
+    ] = "small",
+    seeds: Seeds = None,
+    jobs: Jobs = None,
+    out: Annotated[Path, typer.Option(help="Where the studies go.", metavar="DIR")] = Path(
+        "studies"
+    ),
+    data_dir: Annotated[Path | None, typer.Option(help="Where the data is.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Fetch missing data from its official address.")
+    ] = False,
+    device: Annotated[
+        str | None, typer.Option(metavar="NAME", help="auto, cpu, cuda, cuda:N or mps")
+    ] = None,
+    set_: Assignments = None,
+    retry_failed: RetryFailed = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Start runs that take days.")] = False,
+) -> None:
+    """Run an experiment of the paper again, or list them."""
+    if size not in SIZES:
+        raise unknown_name("size", size, SIZES)
+    if name is None:
+        _list_reproductions(jobs or cores())
+        return
+    if name not in REPRODUCTIONS:
+        raise unknown_name("reproduce", name, REPRODUCTIONS)
+    chosen = REPRODUCTIONS[name]
+    given = {"data_dir": data_dir, "download": download, "device": device}
+    flags = {key: value for key, value in given.items() if value}
+    jobs = jobs or (1 if size == "paper" else cores())
+    plans = _plan_parts(chosen, size, flags, set_, seeds)
+    runs = sum(len(plan.runs()) for plan in plans)
+    duration = _duration(chosen.hours(plans, size, jobs))
+    typer.echo(f"{name}: {chosen.shows}; {runs} runs, about {duration}")
+    if size == "paper":
+        _check_means(f"{runs} runs take about {duration}", yes, device)
+    failures = []
+    with stop_on_signals() as stop:
+        display = choose_display(Console(stderr=True))
+        for plan in plans:
+            path = out / plan.name
+            plan, engine = _share_cores(plan, path, jobs)
+            finished = run_study(plan, path, engine, display, stop, retry_failed=retry_failed)
+            try:
+                _tell_outcome(finished)
+            except RunError as failure:  # the other studies go on
+                failures.append(str(failure))
+    if failures:
+        raise RunError("\n".join(failures))
+
+
+def _typed_command() -> str:
+    return shlex.join(["annealtune", *sys.argv[1:]])
+
+
+def _share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine]:
     """Settle the number of jobs, and give each run its share of the cores as threads.
 
     The thread count is part of the config of every run: results depend on it. A study that is
     continued keeps the one it has, whatever the number of jobs now.
-
-    Raises:
-        ConfigError: for a ``study.toml`` that cannot be read.
     """
     config = next(iter(plan.configs.values()))
-    jobs = min(jobs or _default_jobs(config.device), len(plan.seeds) * len(plan.methods))
+    # One job for each core, or one in all where a GPU does the work; torch is not asked.
+    has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
+    on_cpu = config.device == "cpu" or (config.device == "auto" and not has_gpu)
+    jobs = min(jobs or (cores() if on_cpu else 1), len(plan.runs()))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
     return plan.with_threads(threads), LocalEngine(jobs)
 
 
-def share_cluster(
-    plan: Plan,
-    path: Path,
-    jobs: int | None,
-    address: str | None,
-    cpus: int | None,
-    gpus: float | None,
-) -> tuple[Plan, Engine]:
-    """Settle what a run is given by Ray: as many cores as it has threads, unless told otherwise.
-
-    Raises:
-        ConfigError: if Ray is missing, for a device that only Ray can choose, or a ``study.toml``
-            that cannot be read.
-    """
-    config = next(iter(plan.configs.values()))
-    if config.device.startswith("cuda:"):
-        raise ConfigError(
-            f"device = {config.device!r}: Ray chooses the GPU of a run, which then is its only "
-            "one; give --device cuda"
-        )
-    threads = config.threads or stored_threads(path) or cpus or 1
-    engine = RayEngine(address, cpus=cpus or threads, gpus=gpus, jobs=jobs)
-    return plan.with_threads(threads), engine
-
-
-def _default_jobs(device: str) -> int:
-    """Return one job for each core, or one in all where a GPU does the work; torch is not asked."""
-    has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
-    on_cpu = device == "cpu" or (device == "auto" and not has_gpu)
-    return cores() if on_cpu else 1
-
-
-def tell_outcome(study: Study) -> None:
+def _tell_outcome(study: Study) -> None:
     """Print what became of the runs and what to do next.
 
     Raises:
@@ -244,27 +237,70 @@ def tell_outcome(study: Study) -> None:
     """
     counts = Counter(run.status for run in study.runs)
     told = ", ".join(f"{counts[status]} {status}" for status in counts)
-    say(f"{study.path}: {told}")
-    winner = (study.search or {}).get("winner")
-    if winner is not None:
-        quantity = "accuracy" if "test_accuracy" in winner else "loss"
-        chosen_by, reached = (
-            f"{winner[key]:.2%}" if quantity == "accuracy" else decimal(winner[key])
-            for key in (f"validation_{quantity}", f"test_{quantity}")
-        )
-        say(
-            f"best {study.vary}: {winner['seed']}, chosen by its validation {quantity} "
-            f"{chosen_by} (epoch {winner['best_epoch']})"
-        )
-        say(f"on the test set, which chose nothing: {reached}")
-    say(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
+    typer.echo(f"{study.path}: {told}")
+    typer.echo(f"next: {shlex.join(['annealtune', 'report', str(study.path)])}")
     failed = [run for run in study.runs if run.status == "failed"]
     if failed:
         lines = [f"{run.method} seed {run.seed}: {run.reason}" for run in failed[:10]]
         more = ["..."] if len(failed) > len(lines) else []
-        # What is damaged is not tried again: its line says what to do.
-        was_tried = any((run.path / FAILURE_FILE).exists() for run in failed)
-        again = "; try again with --retry-failed" if was_tried else ""
-        raise RunError(
-            f"{len(failed)} of {len(study.runs)} runs failed{again}\n" + "\n".join([*lines, *more])
+        told = f"{len(failed)} of {len(study.runs)} runs failed; try again with --retry-failed"
+        raise RunError("\n".join([told, *lines, *more]))
+
+
+def _plan_parts(
+    chosen: Reproduction,
+    size: Size,
+    flags: dict[str, Any],
+    assignments: list[str] | None,
+    seeds: str | None,
+) -> list[Plan]:
+    """Plan all studies of a reproduction, so that a mistake shows before the first one starts."""
+    return [
+        make_plan(
+            read_values(
+                find_experiment(Path(part.file)),
+                flags,
+                [*part.assignments(size), *(assignments or [])],
+            ),
+            name=part.name(size),
+            command=_typed_command(),
+            methods=part.methods,
+            seeds=parse_seeds(part.seeds[size] if seeds is None else seeds),
+            vary=part.vary,
+            source=part.file,
         )
+        for part in chosen.parts
+    ]
+
+
+def _check_means(cost: str, yes: bool, device: str | None) -> None:
+    """Refuse to start what takes days, unless it is meant and there is a GPU for it."""
+    problem = ""
+    if not yes:
+        problem = f"{cost} on one GPU like the paper's; start them with --yes"
+    elif device is None:
+        from annealtune.training.devices import best_device
+
+        if best_device() == "cpu":
+            problem = "needs a GPU and there is none here; insist with --device cpu"
+    if problem:
+        raise ConfigError(f"size = 'paper': {problem}, or use --size regime")
+
+
+def _list_reproductions(jobs: int) -> None:
+    """Print what there is to reproduce and how long it takes."""
+    for name, each in REPRODUCTIONS.items():
+        typer.echo(f"{name}: {each.shows}")
+        for size in SIZES:
+            plans = _plan_parts(each, size, {}, None, None)
+            runs = sum(len(plan.runs()) for plan in plans)
+            hours = each.hours(plans, size, 1 if size == "paper" else jobs)
+            typer.echo(f"  {size:<6} {runs:4} runs, about {_duration(hours)}")
+    typer.echo(f"\nEstimates are for {jobs} cores, those of paper for one GPU.")
+    typer.echo("Figures of the same net share their runs with table-1.")
+
+
+def _duration(hours: float) -> str:
+    if hours < 1:
+        return f"{max(1, round(hours * 60))} min"
+    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"

@@ -3,6 +3,7 @@
 Both look at the files of the runs, so they show the same whichever engine runs them.
 """
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,12 +17,11 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
+from annealtune.studies.records import METRICS_FILE
 from annealtune.training.console import Console
-from annealtune.training.plain_data import parse_json
 from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
-_TAIL = 8192
 # The numbers that fit next to a bar.
 _WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
 _ACTIVE = ("started", "waiting", "retried")
@@ -40,12 +40,11 @@ class Display:
         return nullcontext()
 
     @contextmanager
-    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
+    def showing(self, tasks: Sequence[Task], done: int) -> Iterator[None]:
         """Show tasks, of which some are done, while the context lasts."""
         self._total, self._over = len(tasks), done
         self._started = {}
-        before = f"{title}: " if title else ""
-        self._print(f"{before}{len(tasks) - done} of {len(tasks)} runs to do")
+        self._print(f"{len(tasks) - done} of {len(tasks)} runs to do")
         yield
 
     def happened(self, event: Event) -> None:
@@ -82,7 +81,7 @@ class LiveDisplay(Display):
         return download_bar(self._console)
 
     @contextmanager
-    def showing(self, tasks: Sequence[Task], done: int, title: str = "") -> Iterator[None]:
+    def showing(self, tasks: Sequence[Task], done: int) -> Iterator[None]:
         """Draw the bars."""
         self._looked_at = 0.0
         widest = max((len(task.name) for task in tasks), default=0)
@@ -95,7 +94,7 @@ class LiveDisplay(Display):
         self._bars = Bars(*bar, numbers, console=self._console, expand=True)
         self._whole = Bars(*bar, TimeElapsedColumn(), console=self._console)
         self._rows: dict[Path, Any] = {}
-        self._study = self._whole.add_task(title or "runs", total=len(tasks), completed=done)
+        self._study = self._whole.add_task("runs", total=len(tasks), completed=done)
         with Live(Group(self._bars, self._whole), console=self._console, refresh_per_second=4):
             yield
 
@@ -103,7 +102,9 @@ class LiveDisplay(Display):
         """Move the bars; keep a line of what did not go well."""
         task = event.task
         if event.kind in _ACTIVE and task.path not in self._rows:
-            self._rows[task.path] = self._bars.add_task(task.name, total=task.epochs, numbers="")
+            self._rows[task.path] = self._bars.add_task(
+                task.name, total=task.config.epochs, numbers=""
+            )
         if event.kind in ("finished", "failed"):
             self._whole.advance(self._study)
         if event.kind not in _ACTIVE and task.path in self._rows:
@@ -129,14 +130,9 @@ def choose_display(console: Console) -> Display:
 
 def last_record(run: Path) -> dict[str, Any]:
     """Return the numbers of the last epoch of a run, none if there is no epoch that can be read."""
-    path = run / "metrics.jsonl"
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL))
-            lines = file.read().split(b"\n")[:-1]
-        record = parse_json(lines[-1]) if lines else {}
+        lines = (run / METRICS_FILE).read_bytes().split(b"\n")[:-1]
+        record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
-        return {}
-    if not isinstance(record, dict):
         return {}
     return {key: value for key, value in record.items() if isinstance(value, int | float)}

@@ -17,8 +17,8 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 from annealtune.errors import ConfigError, did_you_mean, unknown_name
 from annealtune.training.config import (
@@ -45,15 +45,8 @@ _OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
-@dataclasses.dataclass(frozen=True)
-class PlannedRun:
-    """One run of a plan.
-
-    Attributes:
-        method: the label of its method.
-        seed: its value of the seed that is varied.
-        config: all of it.
-    """
+class PlannedRun(NamedTuple):
+    """One run of a plan: the label of its method, its seed and its whole config."""
 
     method: str
     seed: int
@@ -151,10 +144,13 @@ def make_plan(
         methods = table.get("methods") or list(own) or [str(values.get("method", DEFAULT_METHOD))]
     if seeds is None:
         seeds = parse_seeds(table.get("seeds", DEFAULT_SEEDS))
-    labels = _check_labels(methods, own)
+    for label in methods:
+        if label not in own and label not in BUILT_IN:
+            raise unknown_name("methods", label, [*own, *BUILT_IN])
+    _check_once("methods", [label.lower() for label in methods])
     run_values = {key: value for key, value in values.items() if key not in STUDY_TABLES}
     configs = {}
-    for label in labels:
+    for label in methods:
         chosen = own.get(label) or BUILT_IN[label]
         where = f"{source}, method {label!r}"
         configs[label] = from_values(_apply(run_values, chosen, vary, seeds[0]), where)
@@ -229,11 +225,8 @@ def _study_table(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: study: must be a table of {', '.join(known)}, got {table!r}")
     for key in table:
         if key not in known:
-            hint = did_you_mean(key, known)
-            raise ConfigError(
-                f"{source}: study.{key}: unknown key{hint}{' Known' if hint else '; known'} keys: "
-                f"{', '.join(known)}"
-            )
+            hint = did_you_mean(key, known) or f"; known keys: {', '.join(known)}"
+            raise ConfigError(f"{source}: study.{key}: unknown key{hint}")
     methods = table.get("methods", [])
     if not isinstance(methods, list) or not all(isinstance(name, str) for name in methods):
         raise ConfigError(f"{source}: study.methods: must be a list of names, got {methods!r}")
@@ -249,7 +242,11 @@ def _own_methods(values: Mapping[str, Any], source: str) -> dict[str, dict[str, 
         )
     for label, table in tables.items():
         where = f"{source}: methods.{label}"
-        _check_label(label, where)
+        if not _LABEL.fullmatch(label):  # it names a directory, a table row and a curve
+            raise ConfigError(
+                f"{where}: must be 1 to 64 letters, digits and - _ . + and begin with a letter or "
+                f"digit, got {label!r}"
+            )
         if label in BUILT_IN:
             raise ConfigError(
                 f"{where}: is the name of a built-in method; choose another name, or set options "
@@ -260,24 +257,6 @@ def _own_methods(values: Mapping[str, Any], source: str) -> dict[str, dict[str, 
         if table["method"] not in BUILT_IN:
             raise unknown_name(f"{where}.method", table["method"], BUILT_IN)
     return tables
-
-
-def _check_label(label: str, where: str) -> None:
-    """Check that a name can be that of a directory, a table row and a curve."""
-    if not _LABEL.fullmatch(label):
-        raise ConfigError(
-            f"{where}: must be 1 to 64 letters, digits and - _ . + and begin with a letter or "
-            f"digit, got {label!r}"
-        )
-
-
-def _check_labels(labels: Iterable[str], own: Mapping[str, Any]) -> list[str]:
-    labels = list(labels)
-    for label in labels:
-        if label not in own and label not in BUILT_IN:
-            raise unknown_name("methods", label, [*own, *BUILT_IN])
-    _check_once("methods", [label.lower() for label in labels])
-    return labels
 
 
 def _check_once(key: str, values: Sequence[Any]) -> None:

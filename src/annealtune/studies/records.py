@@ -6,36 +6,33 @@ cannot be read is a record that says why.
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
-from functools import partial
+import json
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import quote
 
+import filelock
 import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.plain_data import parse_toml, read_lines, read_object
-from annealtune.training.storage import is_run, require_run
-from annealtune.training.storage.forms import check_epoch, check_moves, check_result
-from annealtune.training.storage.seal import METRICS, MOVES, RECORDS, DamageError, unsealed
+from annealtune.training.storage import CONFIG_FILE, require_run
 from annealtune.training.storage.verify import check_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
 LOG_FILE = "log.txt"
 FAILURE_FILE = "failure.json"
-SEARCH_FILE = "search.json"
+RESULT_FILE = "result.json"
+METRICS_FILE = "metrics.jsonl"
+LOCK = ".lock"
+_SEAL_FILE = "seal.json"
 FORMAT = 2
-_UNSEALED = 1  # of earlier versions
 _SEAL_LINE = b"# sha256 of the lines above: "
 
-
-_Content = TypeVar("_Content")
-
 Status = Literal["finished", "failed", "unfinished", "missing"]
-_PRUNED = "pruned after epoch"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,18 +55,16 @@ class RunRecord:
     seed: int
     path: Path
     status: Status
-    reason: str | None
-    config: dict[str, Any]
-    metrics: tuple[dict[str, Any], ...]
-    moves: tuple[dict[str, Any], ...]
-    result: dict[str, Any] | None
+    reason: str | None = None
+    config: dict[str, Any] = dataclasses.field(default_factory=dict)
+    metrics: tuple[dict[str, Any], ...] = ()
+    moves: tuple[dict[str, Any], ...] = ()
+    result: dict[str, Any] | None = None
 
     @property
     def state(self) -> str:
-        """The status in words; a run that a search gave up is pruned."""
-        if self.status == "unfinished":
-            return "pruned" if (self.reason or "").startswith(_PRUNED) else "not finished"
-        return "not begun" if self.status == "missing" else self.status
+        """The status in words."""
+        return {"unfinished": "not finished", "missing": "not begun"}.get(self.status, self.status)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +82,6 @@ class Study:
         runs: a record for each method and seed.
         vary: which seed is varied: seed, init_seed, data_seed or decision_seed.
         configs: by label, the resolved config of a method without its seed.
-        search: the log of a search for the best seed, None if the study compares methods.
     """
 
     path: Path
@@ -100,7 +94,6 @@ class Study:
     runs: tuple[RunRecord, ...]
     vary: str = "seed"
     configs: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
-    search: dict[str, Any] | None = None
 
     def of(self, method: str) -> tuple[RunRecord, ...]:
         """Return the runs of one method, one for each seed."""
@@ -131,33 +124,30 @@ def read_study(path: Path, *, large: bool = True) -> Study:
     """
     path = Path(path)
     facts = read_facts(path)
-    search = _read_search(path / SEARCH_FILE, is_sealed=facts["format"] == FORMAT)
     labels = tuple(method["label"] for method in facts["methods"])
-    seeds = tuple(facts["seeds"])
     return Study(
         path=path,
         name=facts["name"],
         command=facts["command"],
         methods=labels,
-        seeds=seeds,
+        seeds=tuple(facts["seeds"]),
         experiment=facts["experiment"],
         environment=facts["environment"],
         runs=tuple(
-            _with_search(read_run(path, label, seed, large=large), search)
+            _read_run(run_path(path, label, seed), label, seed, large=large)
             for label in labels
-            for seed in seeds
+            for seed in facts["seeds"]
         ),
         vary=facts["vary"],
         configs={method["label"]: method["config"] for method in facts["methods"]},
-        search=search,
     )
 
 
 def read_facts(path: Path) -> dict[str, Any]:
-    """Read ``study.toml`` and check its form.
+    """Read ``study.toml`` and check that it is what the program wrote.
 
     Raises:
-        ConfigError: if it is not there or has another form.
+        ConfigError: if it is not there, of another format, or changed.
     """
     file = path / STUDY_FILE
     if not file.is_file():
@@ -167,33 +157,13 @@ def read_facts(path: Path) -> dict[str, Any]:
         )
     facts = read_toml(file)
     number = facts.get("format")
-    if number not in (_UNSEALED, FORMAT):
+    if number != FORMAT:
         raise ConfigError(f"{file}: format = {number!r}: this version reads format {FORMAT}")
-    text = file.read_bytes()
-    if (number == FORMAT or _SEAL_LINE in text) and text != sealed_toml(facts):
+    if file.read_bytes() != sealed_toml(facts):
         raise ConfigError(
             f"{file}: was changed or damaged: its digest does not fit. Put it back as it was, or "
             "restore it from a backup"
         )
-    forms: dict[str, type] = {
-        "name": str,
-        "command": str,
-        "vary": str,
-        "seeds": list,
-        "methods": list,
-        "experiment": dict,
-        "environment": dict,
-    }
-    for key, form in forms.items():
-        if not isinstance(facts.get(key), form):
-            raise ConfigError(f"{file}: {key}: must be a {form.__name__}, got {facts.get(key)!r}")
-    if not all(type(seed) is int and seed >= 0 for seed in facts["seeds"]):
-        raise ConfigError(f"{file}: seeds: must be numbers from 0, got {facts['seeds']!r}")
-    for method in facts["methods"]:
-        match method:
-            case {"label": str(), "config": dict()}:
-                continue
-        raise ConfigError(f"{file}: methods: each must have a label and a config")
     return facts
 
 
@@ -201,11 +171,6 @@ def sealed_toml(facts: Mapping[str, Any]) -> bytes:
     """Return what ``study.toml`` holds: the facts, and a last line with their digest."""
     text = tomli_w.dumps(facts).encode()
     return text + _SEAL_LINE + hashlib.sha256(text).hexdigest().encode() + b"\n"
-
-
-def read_run(study: Path, method: str, seed: int, *, large: bool = True) -> RunRecord:
-    """Read one run of a study, whatever state it is in."""
-    return _read_run(run_path(study, method, seed), method, seed, large=large)
 
 
 def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
@@ -217,107 +182,89 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
 
     Raises:
         ConfigError: if there is none.
-        RunError: if it is not what was sealed.
+        RunError: if it is damaged.
     """
+    path = Path(path)
     require_run(path)
-    check_run(Path(path), large=large)
-    run = _read_run(Path(path), "", 0, large=False)
-    method, seed = run.config.get("method"), run.config.get("seed")
+    run = _load_run(path, "", 0, large=large)
     return dataclasses.replace(
         run,
-        method=method if isinstance(method, str) else "unknown method",
-        seed=seed if isinstance(seed, int) else 0,
+        method=str(run.config.get("method", "unknown method")),
+        seed=int(run.config.get("seed", 0)),
     )
 
 
 def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
-    damages: list[str] = []
-    sealed = None
+    """Read a run, whatever state it is in; of a damaged one nothing is shown but the damage."""
     try:
-        sealed = check_run(path, large=large) if is_run(path) else None
-    except (RunError, OSError) as error:
-        damages.append(str(error))
-    sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
-    result = _attempt(damages, partial(read_object, check=check_result), path / "result.json")
-    failure = _attempt(damages, read_object, path / FAILURE_FILE)
-    config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics, moves = (
-        _attempt(damages, partial(read_lines, check=check, size=sizes.get(name)), path / name) or ()
-        for name, check in ((METRICS, check_epoch), (MOVES, check_moves))
-    )
-    status: Status
-    reason: str | None = None
-    if damages:
-        status, reason = "failed", "; ".join(damages)
-    elif result is not None:
-        status = "finished"
-    elif failure is not None:
-        status, reason = "failed", str(failure.get("reason", "no reason was recorded"))
-    elif path.is_dir():
-        epochs = config.get("epochs")
-        done = f"{len(metrics or ())} of {epochs} epochs" if epochs else "nothing saved yet"
-        status, reason = "unfinished", f"begun, {done}"
-    else:
-        status = "missing"
-    return RunRecord(
-        method=method,
-        seed=seed,
-        path=path,
-        status=status,
-        reason=reason,
-        config=config,
-        metrics=() if damages else tuple(metrics),  # what is damaged is shown nowhere
-        moves=() if damages else tuple(moves),
-        result=result if status == "finished" else None,
-    )
+        return _load_run(path, method, seed, large=large)
+    except RunError as error:
+        return RunRecord(method, seed, path, "failed", str(error))
 
 
-def _with_search(run: RunRecord, search: dict[str, Any] | None) -> RunRecord:
-    """Mark a run that a search gave up: it was not just interrupted."""
-    for rung in search["rungs"] if search is not None else []:
-        if run.status == "unfinished" and run.seed in rung["pruned"]:
-            return dataclasses.replace(run, reason=f"{_PRUNED} {rung['epochs']}")
-    return run
-
-
-def _read_search(path: Path, *, is_sealed: bool) -> dict[str, Any] | None:
-    """Read the log of a search, None if there is none."""
-    damages: list[str] = []
-    search = _attempt(damages, _read_sealed if is_sealed else read_object, path)
-    rungs = [] if search is None else search.get("rungs")
-    if not isinstance(rungs, list) or not all(map(_is_rung, rungs)):
-        damages.append(f"{path.name} is damaged: its rungs have another form")
-    if damages:
-        raise ConfigError(
-            f"{path.parent}: {damages[0]}; restore the file, or start the search again"
+def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
+    if not path.is_dir():
+        return RunRecord(method, seed, path, "missing")
+    try:
+        if (path / _SEAL_FILE).exists():
+            check_run(path, large=large)
+        config, result, failure = (
+            _read_table(path / name) for name in (CONFIG_FILE, RESULT_FILE, FAILURE_FILE)
         )
-    return search
+        metrics, moves = (_read_lines(path / name) for name in (METRICS_FILE, "moves.jsonl"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path}: cannot be read: {error}") from error
+    status: Status = "unfinished"
+    reason: str | None = None
+    if result:
+        status = "finished"
+    elif failure:
+        status, reason = "failed", str(failure.get("reason"))
+    else:
+        epochs = config.get("epochs")
+        reason = f"begun, {len(metrics)} of {epochs} epochs" if epochs else "nothing saved yet"
+    return RunRecord(method, seed, path, status, reason, config, metrics, moves, result or None)
 
 
-def _is_rung(rung: Any) -> bool:
-    match rung:
-        case {"pruned": list(), "epochs": int()}:
-            return True
-    return False
-
-
-def _attempt(damages: list[str], read: Callable[[Path], _Content], path: Path) -> _Content | None:
-    """Read a file that may not be there; note what is wrong with it."""
+def _read_table(path: Path) -> dict[str, Any]:
+    """Return what a file holds, nothing if it is not there."""
+    if not path.exists():
+        return {}
     try:
-        return read(path) if path.exists() else None
+        text = path.read_text(encoding="utf-8")
+        return dict(tomllib.loads(text) if path.suffix == ".toml" else json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{path.name} is damaged: {error}") from None
+
+
+def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
+    """Return the complete lines of a file; one without its end is still being written."""
+    if not path.exists():
+        return ()
+    lines = path.read_bytes().split(b"\n")[:-1]
+    try:
+        return tuple(map(json.loads, lines))
     except ValueError as error:
-        damages.append(f"{path.name} is damaged: {error}")
-    except OSError as error:
-        damages.append(f"{path.name} cannot be read: {error.strerror or error}")
-    return None
+        raise ValueError(f"{path.name} is damaged: {error}") from None
 
 
-def _read_sealed(path: Path) -> dict[str, Any]:
+def acquire(lock: filelock.BaseFileLock) -> bool:
+    """Take a lock if it is free; tell whether it was."""
     try:
-        return unsealed(path.read_bytes(), path.name)
-    except DamageError as damage:
-        raise ValueError(str(damage)) from None
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        return False
+    return True
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    return parse_toml(path.read_text(encoding="utf-8"))
+def is_locked(directory: Path) -> bool:
+    """Tell whether a process is working in the directory of a run or a study.
+
+    Raises:
+        OSError: if the directory cannot be written to.
+    """
+    lock = filelock.FileLock(directory / LOCK)
+    is_free = acquire(lock)
+    if is_free:
+        lock.release()
+    return not is_free

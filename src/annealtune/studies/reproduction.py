@@ -9,9 +9,9 @@ runs name the same studies: whoever has run `table-1` has the runs of figures 2,
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.errors import ConfigError, did_you_mean
 from annealtune.studies.plan import Plan
 
 Size = Literal["small", "regime", "paper"]
@@ -98,17 +98,9 @@ class Part:
         return forwards * self.seconds / jobs / 3600
 
 
-@dataclasses.dataclass(frozen=True)
-class Reproduction:
-    """One table or figure of the paper.
+class Reproduction(NamedTuple):
+    """One table or figure of the paper: what it is about, and the studies behind it."""
 
-    Attributes:
-        name: as the program takes it.
-        shows: what it is about.
-        parts: the studies behind it.
-    """
-
-    name: str
     shows: str
     parts: tuple[Part, ...]
 
@@ -144,30 +136,23 @@ _SSA = Part(
     seeds={"small": "0", "regime": "0", "paper": "0-4"},
 )
 
-REPRODUCTIONS = {
-    each.name: each
-    for each in (
-        Reproduction(
-            "table-1", "final loss and accuracy, seed by seed, both nets", (_VGG, _RESNET)
-        ),
-        Reproduction("figure-1", "SSA against SGD at a constant rate, Fashion-MNIST", (_SSA,)),
-        Reproduction("figure-2", "accept probability and training accuracy, VGG", (_VGG,)),
-        Reproduction("figure-3", "losses and accuracies over the epochs, ResNet", (_RESNET,)),
-        Reproduction("figure-4", "losses and accuracies over the epochs, VGG", (_VGG,)),
-        Reproduction("figure-long", "SSA's accept probability and worsening moves", (_SSA,)),
-        Reproduction(
-            "seed-remark",
-            "the seed of the initial weights against that of the decisions, VGG",
-            (
-                dataclasses.replace(
-                    _VGG, methods=("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"
-                ),
-                dataclasses.replace(_VGG, methods=("sgd-sa-paper-code",), vary="decision_seed"),
-            ),
-        ),
-    )
-}
+_INIT_SEEDS = dataclasses.replace(
+    _VGG, methods=("scheduled-sgd", "sgd-sa-paper-code"), vary="init_seed"
+)
+_DECISION_SEEDS = dataclasses.replace(_VGG, methods=("sgd-sa-paper-code",), vary="decision_seed")
 
+REPRODUCTIONS = {
+    "table-1": Reproduction("final loss and accuracy, seed by seed, both nets", (_VGG, _RESNET)),
+    "figure-1": Reproduction("SSA against SGD at a constant rate, Fashion-MNIST", (_SSA,)),
+    "figure-2": Reproduction("accept probability and training accuracy, VGG", (_VGG,)),
+    "figure-3": Reproduction("losses and accuracies over the epochs, ResNet", (_RESNET,)),
+    "figure-4": Reproduction("losses and accuracies over the epochs, VGG", (_VGG,)),
+    "figure-long": Reproduction("SSA's accept probability and worsening moves", (_SSA,)),
+    "seed-remark": Reproduction(
+        "the seed of the initial weights against that of the decisions, VGG",
+        (_INIT_SEEDS, _DECISION_SEEDS),
+    ),
+}
 
 # The studies that these names stand for. Only their pages compare with the paper's own figures.
 PAPER_STUDIES = frozenset(
@@ -186,17 +171,6 @@ def net_of(study: str) -> str | None:
         if study in map(part.name, SIZES):
             return part.experiment.rpartition("-")[2]
     return None
-
-
-def find_reproduction(name: str) -> Reproduction:
-    """Return a reproduction by its name.
-
-    Raises:
-        ConfigError: for an unknown name, with the nearest one.
-    """
-    if name not in REPRODUCTIONS:
-        raise unknown_name("reproduce", name, REPRODUCTIONS)
-    return REPRODUCTIONS[name]
 
 
 def find_experiment(file: Path) -> Path:

@@ -9,15 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from annealtune.errors import RunError
-from annealtune.studies.records import FAILURE_FILE
+from annealtune.studies.records import FAILURE_FILE, METRICS_FILE, RESULT_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import write_json
-from annealtune.training.storage.seal import newest_seal
-from annealtune.training.storage.verify import check_run
 
-MOST_ATTEMPTS = 2
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
 
 
@@ -30,61 +25,32 @@ class Task:
         seed: its value of the seed that is varied.
         config: what to run.
         path: the run directory.
-        stop_after: save and leave after this many epochs, None to go to the end.
     """
 
     method: str
     seed: int
     config: RunConfig
     path: Path
-    stop_after: int | None = None
 
     @property
     def name(self) -> str:
         """What a person calls it."""
         return f"{self.method} seed {self.seed}"
 
-    @property
-    def epochs(self) -> int:
-        """How many epochs it is to reach."""
-        return min(self.config.epochs, self.stop_after or self.config.epochs)
-
     def is_done(self) -> bool:
         """Whether there is nothing left to do."""
-        if (self.path / "result.json").exists():
-            return True
-        is_far_enough = self.epochs < self.config.epochs and self.epochs_done() >= self.epochs
-        return is_far_enough and self._is_whole()
-
-    def _is_whole(self) -> bool:
-        """Whether what it has recorded can be judged; else it is to make good what is damaged."""
-        try:
-            check_run(self.path, large=False)
-        except RunError:
-            return False
-        return True
+        return (self.path / RESULT_FILE).exists()
 
     def is_left(self) -> bool:
         """Whether it is neither done nor given up earlier."""
         return not self.is_done() and not (self.path / FAILURE_FILE).exists()
 
     def epochs_done(self) -> int:
-        """Return how many epochs are recorded and saved."""
-        sealed = newest_seal(self.path)
-        if sealed is not None:
-            return int(sealed["epoch"])
-        try:  # a run of an earlier version
-            return (self.path / "metrics.jsonl").read_bytes().count(b"\n")
+        """Return how many epochs are recorded."""
+        try:
+            return (self.path / METRICS_FILE).read_bytes().count(b"\n")
         except FileNotFoundError:
             return 0
-
-    def give_up(self, reason: str, attempts: int) -> None:
-        """Write down that and why it has failed.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        write_json(self.path / FAILURE_FILE, {"reason": reason, "attempts": attempts})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,25 +7,28 @@ code.
 """
 
 import contextlib
-import functools
+import importlib.util
+import math
 import os
 import secrets
 import signal
+import socket
+import time
 from collections.abc import Iterator, Sequence
-from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.studies.directory import cores
 from annealtune.studies.engines import Observer, Task
-from annealtune.studies.engines.processes import run_processes
-from annealtune.studies.engines.ray_cluster import Cluster, told, unreachable
-from annealtune.studies.engines.remote import held_site
+from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS, run_processes
+from annealtune.studies.engines.remote import Site, held_site, train
+from annealtune.studies.run import cores
 from annealtune.training.stopping import StopRequest, handlers_restored
 
-OLDEST = (2, 60)  # what was tried; token authentication came with 2.52
 _LEAST_OBJECT_STORE = 80 * 2**20  # nothing of size goes through it
+_SECONDS_TO_CONNECT = 10
+_TOKEN = secrets.token_hex(32)  # of this process: Ray reads it once
 
 
 class RayEngine:
@@ -42,7 +45,7 @@ class RayEngine:
         program: what starts a run; None: the module, by the Python of the worker.
 
     Raises:
-        ConfigError: if Ray is missing or too old.
+        ConfigError: if Ray is missing.
     """
 
     def __init__(
@@ -54,7 +57,8 @@ class RayEngine:
         jobs: int | None = None,
         program: Sequence[str] | None = None,
     ) -> None:
-        _require_ray()
+        if importlib.util.find_spec("ray") is None:
+            raise ConfigError("engine = 'ray': Ray is not installed; pip install 'annealtune[ray]'")
         self._address = address
         self._cpus = cpus
         self._gpus = gpus
@@ -65,28 +69,63 @@ class RayEngine:
         """Run tasks that are not done; see `Engine.run`.
 
         Raises:
-            RunError: also if the cluster cannot be reached or is lost, has no machine that is large
-                enough, does not see the run directories, or has other versions.
+            RunError: also if the cluster cannot be reached, has no machine that is large enough,
+                does not see the run directories, or has other versions.
         """
         if all(task.is_done() for task in tasks):
             return
-        site = held_site(tasks[0].path.parent, self._program)
-        with _connected(self._address) as ray, site as here:
+        here = held_site(tasks[0].path.parent, self._program)
+        with _connected(self._address) as ray, here as site:
             device = tasks[0].config.device
-            cluster = Cluster(ray, here, cpus=self._cpus, gpus=self._gpus, device=device)
-            most = self._jobs or cluster.room()
-            run_processes(tasks, observer, stop, start=cluster.start, most=most)
+            gpus = self._gpus
+            if gpus is None and device == "auto":
+                gpus = min(1.0, ray.cluster_resources().get("GPU", 0.0))
+            elif gpus is None:
+                gpus = float(device.startswith("cuda"))
+            room = _room(ray, self._cpus, gpus)
+            remote = ray.remote(num_cpus=self._cpus, num_gpus=gpus, max_retries=0)(train)
+
+            def start(words: list[str], log: Path, environment: dict[str, str]) -> _RemoteRun:
+                if gpus == 0:  # Ray itself would let it see all of them
+                    environment = {**environment, "CUDA_VISIBLE_DEVICES": ""}
+                return _RemoteRun(ray, remote, site, words, str(log), environment)
+
+            run_processes(tasks, observer, stop, start=start, most=self._jobs or room)
 
 
-def _require_ray() -> None:
-    line = "pip install 'annealtune[ray]'"
-    try:
-        version = metadata.version("ray")
-    except metadata.PackageNotFoundError:
-        raise ConfigError(f"engine = 'ray': Ray is not installed; {line}") from None
-    if tuple(map(int, version.split(".")[:2])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        raise ConfigError(f"engine = 'ray': needs Ray {oldest} or later, got {version}; {line}")
+class _RemoteRun:
+    """A run on some machine, started as soon as there is room for it; see `Process`."""
+
+    def __init__(self, ray: ModuleType, remote: Any, site: Site, *arguments: Any) -> None:
+        self._ray = ray
+        self._reference = remote.remote(site, *arguments)
+        self._ending: int | str | None = None
+
+    def poll(self) -> int | str | None:
+        """Return its exit code, or in words how it was lost; None while it runs.
+
+        Raises:
+            RunError: if its machine cannot be used.
+        """
+        if self._ending is None and self._ray.wait([self._reference], timeout=0)[0]:
+            try:
+                self._ending = self._ray.get(self._reference)
+            except self._ray.exceptions.RayError as error:
+                self._ending = f"Ray: {_told(error)}"
+            else:
+                if isinstance(self._ending, str):
+                    raise RunError(f"Ray: {self._ending}")
+        return self._ending
+
+    def terminate(self) -> None:
+        """Ask it to save and leave, or take it off the queue."""
+        self._ray.cancel(self._reference)
+
+    def wait(self) -> None:
+        """Wait until it has left, or nobody can tell any more."""
+        with contextlib.suppress(RunError):  # what is lost now is found by the next start
+            while self.poll() is None:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 @contextlib.contextmanager
@@ -106,13 +145,14 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
             "num_cpus": cores(),
             "object_store_memory": _LEAST_OBJECT_STORE,
         }
-        settings |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": _token()}
+        settings |= {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": _TOKEN,
+            # Ray's name for what it does on macOS: it listens on the loopback device alone.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+        }
     else:
-        settings["RAY_NUM_REDIS_GET_RETRIES"] = "2"  # of 40 s each, by default 20
-    host = "localhost" if address is None else _check_address(address)
-    if host in ("localhost", "127.0.0.1", "::1"):
-        # Ray's name for what it does on macOS: it listens on the loopback device alone.
-        settings["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+        _check_address(address)
     os.environ.update(settings)  # read when Ray is first imported, and by all that it starts
     import ray
 
@@ -124,32 +164,55 @@ def _connected(address: str | None) -> Iterator[ModuleType]:
         raise RunStoppedError(signal.SIGTERM, "SIGTERM: no run was started") from None
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         ray.shutdown()
-        raise RunError(f"Ray: {address or 'cannot be started'}: {told(error)}") from error
+        raise RunError(f"Ray: {address or 'cannot be started'}: {_told(error)}") from error
     try:
         yield ray
     finally:
         ray.shutdown()
 
 
-@functools.cache  # Ray reads it once in a process, and a hunt starts Ray for every rung
-def _token() -> str:
-    return secrets.token_hex(32)
-
-
-def _check_address(address: str) -> str:
-    """Look whether somebody answers at an address and return its host, empty for auto."""
+def _check_address(address: str) -> None:
+    """Look whether somebody answers at an address: Ray itself would try for minutes."""
     if address == "auto":
-        return ""
+        return
     host, _, port = address.rpartition(":")
-    if "/" in address or not host or not port.isdigit():
+    try:
+        place = (host.strip("[]"), int(port))
+        socket.create_connection(place, timeout=_SECONDS_TO_CONNECT).close()
+    except ValueError:
         raise ConfigError(
-            f"address = {address!r}: must be auto or HOST:PORT of the head, such as 10.0.0.1:6379; "
-            "start the study on a machine of the cluster"
-        )
-    problem = unreachable((host.strip("[]"), int(port)))
-    if problem:
+            f"address = {address!r}: must be auto or HOST:PORT of the head, such as 10.0.0.1:6379"
+        ) from None
+    except OSError as error:
         raise RunError(
-            f"Ray: {address} cannot be reached: {problem}; is the head running (ray start --head) "
-            "and this its address?"
+            f"Ray: {address} cannot be reached: {error.strerror or error}; is the head running "
+            "(ray start --head) and this its address?"
+        ) from error
+
+
+def _room(ray: ModuleType, cpus: float, gpus: float) -> int:
+    """Return how many runs fit into the machines of the cluster.
+
+    Raises:
+        RunError: if there is no machine on which one fits.
+    """
+    wanted = {name: amount for name, amount in (("CPU", cpus), ("GPU", gpus)) if amount}
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    room = 0
+    for machine in machines:
+        shares = [machine.get(name, 0) / amount for name, amount in wanted.items()]
+        room += math.floor(min(shares) + 1e-9)  # ten tenths are one
+    if room == 0:
+        has = [f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in machines]
+        raise RunError(
+            f"Ray: a run needs {cpus:g} CPUs and {gpus:g} GPUs, and no machine of the cluster has "
+            f"that much: {'; '.join(has)}; give smaller --cpus or --gpus, or add a machine"
         )
-    return host.strip("[]")
+    return room
+
+
+def _told(error: BaseException) -> str:
+    """Return what an error of Ray says, without the trace of another process."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    traced = any(line.startswith("Traceback") or "ray::" in line for line in lines)
+    return (lines[-1] if traced else " ".join(lines))[:500] or type(error).__name__

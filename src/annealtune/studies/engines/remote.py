@@ -4,11 +4,8 @@ It is the same whoever brings it there, and imports nothing of theirs.
 """
 
 import contextlib
-import ctypes
-import functools
-import json
 import os
-import signal
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,20 +16,17 @@ from typing import NamedTuple
 
 import filelock
 
-from annealtune.studies.directory import acquire
-from annealtune.training.storage.files import explained, open_to_append
+from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS
+from annealtune.studies.records import LOCK, acquire, is_locked
+from annealtune.training.storage.files import explained
 from annealtune.training.storage.provenance import describe_provenance
-
-_SECONDS_BETWEEN_LOOKS = 0.05
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
-_PROBE = ".probe"
 
 
 class Site(NamedTuple):
     """Where a run belongs: what every machine must see and have."""
 
     directory: str  # relative names of the config begin here
-    probe: str  # a file that the study holds a lock on
+    probe: str  # a directory that the study holds the lock of
     provenance: dict[str, str]
     program: Sequence[str] | None  # None: the module, by the Python of the worker
 
@@ -44,16 +38,16 @@ def held_site(runs: Path, program: Sequence[str] | None = None) -> Iterator[Site
     Raises:
         RunError: if the disk refuses.
     """
-    probe = runs / _PROBE
+    probe = runs / ".probe"
+    lock = filelock.FileLock(probe / LOCK)
     with explained(runs):
-        runs.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(probe, timeout=0)
+        probe.mkdir(parents=True, exist_ok=True)
         acquire(lock)
     try:
         yield Site(str(Path.cwd()), str(probe), describe_provenance(), program)
     finally:
-        probe.unlink(missing_ok=True)
         lock.release()
+        shutil.rmtree(probe, ignore_errors=True)
 
 
 def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -> int | str:
@@ -61,7 +55,7 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
     problem = problem_of(site)
     if problem:
         return f"{socket.gethostname()}: {problem}"
-    with open_to_append(Path(site.directory, log)) as file:
+    with Path(site.directory, log).open("ab") as file:
         process = subprocess.Popen(
             [*(site.program or (sys.executable, "-m", "annealtune")), *words],
             stdin=subprocess.DEVNULL,
@@ -70,42 +64,27 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
             cwd=site.directory,
             env={**os.environ, **environment},
             process_group=0,
-            preexec_fn=_save_when_the_worker_is_gone if sys.platform == "linux" else None,
         )
     try:
         while process.poll() is None:
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
     except KeyboardInterrupt:  # how Ray and submitit cancel
         process.terminate()
         process.wait()
     return process.returncode
 
 
-# Loaded here: between fork and exec there must be no import.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _save_when_the_worker_is_gone() -> None:
-    """Let the kernel end this process with its parent: Ray gives its place to somebody else."""
-    if _LIBC is not None:
-        _LIBC.prctl(_DIE_WITH_PARENT, int(signal.SIGTERM))
-
-
 def problem_of(site: Site) -> str:
     """Return why this machine would not do the same as that of the study, empty if it would."""
-    if not Path(site.directory).is_dir():
-        return f"does not see {site.directory}, where the study was started; use shared storage"
     probe = Path(site.directory, site.probe)
     if not probe.exists():
-        return f"does not see the run directories in {probe.parent}; use shared storage for --out"
-    lock = filelock.FileLock(probe, timeout=0)
-    if acquire(lock):
-        lock.release()
+        return f"does not see {probe.parent}, where the runs are; use shared storage"
+    if not is_locked(probe):
         return (
             f"does not see the lock that the study holds in {probe.parent}; two processes could "
             "write to one run there: use storage that shares locks"
         )
-    there = _provenance_in(site.directory)
+    there = describe_provenance()
     differing = [
         f"{name} {there.get(name, 'unknown')} instead of {here}"
         for name, here in site.provenance.items()
@@ -117,17 +96,3 @@ def problem_of(site: Site) -> str:
             "the same on all machines"
         )
     return ""
-
-
-@functools.cache  # a worker starts many runs
-def _provenance_in(directory: str) -> dict[str, str]:
-    """Ask the Python that will run the run; this process has paths of the study's."""
-    code = (
-        "import json; from annealtune.training.storage.provenance import describe_provenance; "
-        "print(json.dumps(describe_provenance()))"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False
-    )
-    found: dict[str, str] = json.loads(answer.stdout) if answer.returncode == 0 else {}
-    return found
