@@ -10,7 +10,7 @@ from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.methods import METHODS, OURS, PAPER, at_rate
 from benchmarks.quality.oracle import grid_seeds, oracle_rate, tried_rates
 from benchmarks.quality.plan import SEEDS, Part
-from benchmarks.quality.records import Key
+from benchmarks.records import Key
 from benchmarks.quality.tasks.catalogue import (
     CHEAPEST,
     EARLIER,

@@ -7,10 +7,10 @@ import pytest
 
 from benchmarks.quality import __main__ as command
 from benchmarks.quality import page
-from benchmarks.quality import records as files
+from benchmarks import records as files
 from benchmarks.quality.methods import at_rate
 from benchmarks.quality.oracle import tried_rates
-from benchmarks.quality.records import Key, RecordsError
+from benchmarks.records import Key, RecordsError
 from benchmarks.quality.tasks.catalogue import OPEN, SEALED, TASKS
 
 

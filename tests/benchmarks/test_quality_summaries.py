@@ -10,7 +10,7 @@ from scipy import stats
 from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.methods import at_rate
 from benchmarks.quality.oracle import oracle_rate
-from benchmarks.quality.records import Key
+from benchmarks.records import Key
 from benchmarks.quality.summaries import ADAMW, Results, geometric_mean
 
 Runs = Any  # of conftest.py

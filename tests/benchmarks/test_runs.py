@@ -10,7 +10,7 @@ from torch.nn.utils import parameters_to_vector
 from annealtune.errors import DataError
 from benchmarks.quality import bases, fixed
 from benchmarks.quality.methods import CONTROLS, METHODS, OURS, run
-from benchmarks.quality.records import Key, provenance
+from benchmarks.records import Key, provenance
 from benchmarks.quality.tasks.catalogue import TASKS
 from benchmarks.quality.tasks.task import Sources
 from tests.benchmarks.line import Breaking, Learnt, Line, Uneven

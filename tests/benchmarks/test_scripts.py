@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from benchmarks.quality import records
+from benchmarks import records
 from benchmarks.quality.tasks.task import Sources
 from benchmarks.scripts import __main__ as command
 from benchmarks.scripts import table

@@ -12,7 +12,7 @@ from annealtune.optim.trial import arm_rates, races
 from annealtune.optim.trial.race import Race
 from benchmarks.quality import variants
 from benchmarks.quality.methods import METHODS, run
-from benchmarks.quality.records import Key
+from benchmarks.records import Key
 from benchmarks.quality.tasks.catalogue import TASKS
 from benchmarks.quality.tasks.task import Sources
 from benchmarks.quality.tuned import TunedRun
