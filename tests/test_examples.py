@@ -1,9 +1,7 @@
 """Every example runs, without a warning, and prints what it promises."""
 
-import os
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,16 +18,9 @@ OWN = {
     "own_text": (3, r"test accuracy (\d+\.\d+)%", lambda accuracy: accuracy > 25),
 }
 SCRIPTS = [path for path in PATHS if path.stem not in OWN]
-ENVIRONMENT = {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 # For each example a line it prints, and what the numbers in that line must satisfy.
 PROMISES = {
-    "another_minibatch": (
-        r"same +(\S+)% +(\S+)% .*\nnext +(\S+)% +(\S+)% .*\nheld-out +(\S+)% +(\S+)% ",
-        lambda same, _, following, accuracy, held_out, __: (
-            following < same and held_out < same and accuracy > 85
-        ),
-    ),
     "any_hyper_parameter": (
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 90 and moves == 10 * 23,
@@ -50,10 +41,6 @@ PROMISES = {
         r"test accuracy (\d+\.\d)% after (\d+) moves",
         lambda accuracy, moves: accuracy > 93 and moves == 15 * 23,
     ),
-    "genetic_weights": (
-        r"bred: .* test accuracy (\d+\.\d)%\nannealed: .* test accuracy (\d+\.\d)%",
-        lambda bred, annealed: bred > 70 and annealed > 85,
-    ),
     "nothing_to_tune": (
         r"AdamW: .*accuracy (\S+)%(?s:.*)Adagrad: .*accuracy (\S+)%(?s:.*)SGD: .*accuracy (\S+)%",
         lambda *accuracies: min(accuracies) > 95,
@@ -68,8 +55,8 @@ PROMISES = {
     ),
     "resume": (r"identical weights: True, identical moves: True", lambda: True),
     "strategies": (
-        r"simulated-annealing +(\d+\.\d)%(?s:.*)random-walk +(\d+\.\d)%(?s:.*)genetic +(\d+\.\d)%",
-        lambda annealed, walk, genetic: annealed > 90 and genetic > 90 and walk < 50,
+        r"simulated-annealing +(\d+\.\d)%(?s:.*)genetic +(\d+\.\d)%",
+        lambda annealed, genetic: annealed > 90 and genetic > 90,
     ),
     "travelling_salesman": (
         r"greedy +(\d+\.\d+)\n.*annealed +(\d+\.\d+)",
@@ -78,10 +65,6 @@ PROMISES = {
     "two_objectives": (
         r"by the loss: .* at 2-bit weights (\S+)\n.*at 2-bit weights: .* at 2-bit weights (\S+)",
         lambda by_loss, by_coarse_loss: by_coarse_loss < 0.9 * by_loss,
-    ),
-    "without_closure": (
-        r"accumulated: (\d+) moves, (\d+) accepted",
-        lambda moves, accepted: moves == 29 + 28 and accepted <= moves,
     ),
     "without_gradients": (
         r"test error (\d+\.\d)% before, (\d+\.\d)% after (\d+) moves",
@@ -102,28 +85,10 @@ def test_an_example_keeps_its_promise(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process, which has imported torch already; a warning is an error here too."""
-    monkeypatch.setenv("COLUMNS", ENVIRONMENT["COLUMNS"])
+    monkeypatch.setenv("COLUMNS", "100")
     with torch.random.fork_rng():
         runpy.run_path(str(path), run_name="__main__")
     keeps_its_promise(path.stem, capsys.readouterr().out)
-
-
-def test_an_example_runs_as_a_script() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "examples" / "without_closure.py"],
-        env=os.environ | ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    keeps_its_promise("without_closure", done.stdout)
-
-
-def test_every_example_is_short() -> None:
-    lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in PATHS}
-    assert {name: count for name, count in lines.items() if count > 60} == {}
 
 
 def test_every_promise_has_an_example() -> None:
