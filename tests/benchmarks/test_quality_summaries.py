@@ -71,14 +71,6 @@ def test_ratios_are_paired_by_seed_and_a_broken_run_counts_as_1000(records):
     assert results.ratios("task", "dog") == {0: 1000.0}
 
 
-def test_how_the_seeds_of_the_best_rate_differ(records):
-    records.put_grid("task", 1e-3)
-    put_rate(records, 1e-3, 0.1, 0.2, 0.4)
-    assert Results(records).spread("task") == pytest.approx(2.0)
-    records.put("task", "held-at-0.001", None, seed=3)
-    assert Results(records).spread("task") is None
-
-
 def test_over_tasks(three):
     results = Results(three)
     tasks = ["low", "middle", "high"]
@@ -110,16 +102,13 @@ def test_a_method_is_compared_with_another_on_the_runs_that_both_have(records):
     assert Results(records).compared(["e"], "prodigy", "prodigy").p is None
 
 
-def test_final_scores_are_those_of_the_end(three):
+def test_final_scores_and_variants_are_scores_of_their_own(three):
+    before = Results(three).overall(["low"], "self-tuned")
+    three.put("low", "self-tuned", 9.0, variant="decay=0.5")
+    assert Results(three).overall(["low"], "self-tuned") == before
+    assert Results(three).ratios("low", "decay=0.5") == {0: 9.0}
     three.put("low", "self-tuned", 1.0, final_test=3.0)
     three.put("middle", "self-tuned", 1.0, final_test=None)
     final = Results(three, final=True)
     assert final.ratios("low", "self-tuned") == {0: 3.0}
     assert final.ratios("middle", "self-tuned") == {0: 1000.0}
-
-
-def test_variants_are_methods_of_their_own(three):
-    before = Results(three).overall(["low"], "self-tuned")
-    three.put("low", "self-tuned", 9.0, variant="decay=0.5")
-    assert Results(three).overall(["low"], "self-tuned") == before
-    assert Results(three).ratios("low", "decay=0.5") == {0: 9.0}

@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from torch.nn.utils import parameters_to_vector
 
 from annealtune.annealing import Setting
 from annealtune.annealing import race as rules
@@ -75,17 +74,6 @@ class TestRuns:
         record = tuned(Breaking, "guard=0")  # and no warning is given
         assert record["final_test"] is None
         assert record["cost"] < LENGTH / 4
-
-    @pytest.mark.parametrize(("variant", "is_last"), [("", True), ("ending=0", False)])
-    def test_the_average_need_not_end_with_the_decay(self, variant, is_last):
-        with variants.applied(variant):
-            task = Line(Sources(), length_factor=5)
-            begun = TunedRun(task, "adamw", LENGTH)
-            begun.finish(LENGTH)
-            last = parameters_to_vector(task.trained.parameters()).clone()
-            with begun.tuner.averaged():
-                mean = parameters_to_vector(task.trained.parameters()).clone()
-        assert mean.equal(last) is is_last
 
     def test_a_record_tells_its_variant(self, monkeypatch):
         monkeypatch.setitem(TASKS, "line", Line)
