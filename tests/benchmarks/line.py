@@ -56,10 +56,9 @@ class Line(Task):
         return F.mse_loss(network(minibatch[0]), minibatch[1])
 
     def groups(self, network):
-        both = [network.weight], [network.bias]
         if self.multiples == (1.0, 1.0):
-            return [([*both[0], *both[1]], 1.0)]
-        return list(zip(both, self.multiples, strict=True))
+            return super().groups(network)
+        return list(zip(([network.weight], [network.bias]), self.multiples, strict=True))
 
 
 class Uneven(Line):

@@ -12,10 +12,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.quality import autolrs, peers, version_0_2
-from benchmarks.quality.bases import BASES, GRIDS, TRIED_FIRST
 from benchmarks.quality.line_search import StochasticLineSearch
 from benchmarks.quality.methods import METHODS, PAPER, PEERS
-from benchmarks.quality.tasks.task import Sources, Task
+from benchmarks.quality.tasks.task import Sources
 from benchmarks.quality.tuned import with_length
 from tests.benchmarks.line import PACKAGES, Breaking, Line, Uneven, skip_without
 
@@ -42,9 +41,6 @@ class Normalised(Line):
 
     def build(self):
         return nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
-
-    def groups(self, network):
-        return Task.groups(self, network)
 
 
 @pytest.mark.parametrize("name", ["schedule-free-adamw", "dog"])
@@ -118,11 +114,6 @@ def test_other_bases_can_be_tuned(name):
     record = with_length(task, name)
     assert record["cost"] <= 600
     assert record["test"] < 0.5 * task.score(task.network(), "test")
-
-
-def test_every_base_has_a_grid():
-    assert GRIDS.keys() == BASES.keys()
-    assert all({*ends} <= {*GRIDS[base]} for base, ends in TRIED_FIRST.items())
 
 
 def test_a_shallow_clone_does_not_have_version_0_2(monkeypatch, tmp_path):

@@ -1,16 +1,13 @@
 """The tasks of benchmarks/quality that need no files: finite, repeatable, in their places."""
 
-import hashlib
 import math
 
 import pytest
 import torch
 
-from benchmarks.quality.tasks import catalogue
 from benchmarks.quality.tasks.catalogue import (
     CHEAPEST,
     FOR_OTHER_BASES,
-    FRESH,
     NOT_FOR_SGD,
     OPEN,
     SEALED,
@@ -96,12 +93,3 @@ def test_the_catalogue():
     assert all(set(names) <= TASKS.keys() for names in (NOT_FOR_SGD, *FOR_OTHER_BASES.values()))
     assert set(CHEAPEST) <= SEALED.keys()
     assert TASKS["graph"](Nothing(), 0, 10.0).steps == 10 * TASKS["graph"].steps
-
-
-def test_the_digest_of_its_name_has_opened_a_task():
-    def is_even(name):
-        return int(hashlib.sha256(name.encode()).hexdigest(), 16) % 2 == 0
-
-    assert all(map(is_even, catalogue.OPENED))
-    assert not any(map(is_even, catalogue._KEPT))
-    assert not {*catalogue._SECOND, *FRESH} & {*catalogue.OPENED, *catalogue._KEPT}
