@@ -67,7 +67,7 @@ def render(records: Records) -> str:
     """Return the page as HTML."""
     results = Results(records)
     frame = environment(jinja2.FileSystemLoader(Path(__file__).parent))
-    return frame.get_template("page.html").render(
+    return frame.get_template("quality.html").render(
         hero=_hero(results),
         rates=_inline(figures.rates(results)) if results.tasks() else "",
         halves=[_half(results, sealed=sealed) for sealed in _halves(results)],
