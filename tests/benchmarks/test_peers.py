@@ -116,13 +116,6 @@ def test_other_bases_can_be_tuned(name):
     assert record["test"] < 0.5 * task.score(task.network(), "test")
 
 
-def test_a_shallow_clone_does_not_have_version_0_2(monkeypatch, tmp_path):
-    monkeypatch.setattr(version_0_2, "COMMIT", "0" * 40)
-    with pytest.raises(version_0_2.OldVersionError, match="unshallow"):
-        version_0_2._code(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.slow
 def test_version_0_2_runs_within_the_budget(tmp_path):
     skip_without("autolrs")  # scikit-learn has the digits

@@ -184,9 +184,3 @@ def test_what_is_recorded_is_not_run_again_and_the_text_has_the_table(tmp_path, 
     assert (tmp_path / "scripts.jsonl").read_bytes() == before
     for text in (capsys.readouterr().out, (tmp_path / "scripts.md").read_text()):
         assert "| gcn | 1 | 1.250 (1.000, 1) |" in text
-
-
-def test_a_missing_text_is_told(tmp_path, monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # which the command sets
-    with pytest.raises(SystemExit, match="--text"):
-        command.main(["--scripts", "nanogpt", "--seeds", "0", "--results", str(tmp_path)])
