@@ -105,13 +105,6 @@ def ours(task: Task, tuner: EmbeddedTuner) -> None:
     tuner.step(task.loss)
 
 
-def ours_with_probe(task: Task, tuner: EmbeddedTuner) -> None:
-    tuner.zero_grad()
-    loss = task.loss()
-    loss.backward()
-    tuner.step(loss=loss, probe=task.loss)
-
-
 def authors_procedure(task: Task, rates: Sequence[float], rng: random.Random) -> None:
     """A training step by hand between two losses in evaluation mode, undone by arithmetic.
 
@@ -172,10 +165,6 @@ METHODS: dict[str, tuple[Callable[..., None], Callable[[Task], tuple[Any, ...]]]
     "SGD and a forward without gradients": (plain, lambda t: (sgd(t), 1)),
     OURS: (ours, lambda t: (SGDSA(t.net, preset="paper-text"),)),
     "SGDSA, step(closure)": (ours, lambda t: (SGDSA(t.net, temperature=Automatic()),)),
-    "SGDSA, step(loss=, probe=)": (
-        ours_with_probe,
-        lambda t: (SGDSA(t.net, temperature=Automatic()),),
-    ),
     "SGDSA, every step undone": (ours, lambda t: (SGDSA(t.net, strategy=Refusal(0.0)),)),
     "SGDSA, paper-code": (ours, lambda t: (paper_code(t),)),
     "the authors' procedure": (authors_procedure, lambda _: (PAPER_RATES, random.Random(0))),

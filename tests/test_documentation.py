@@ -1,22 +1,26 @@
-"""What is written is so: code blocks run, quotes equal the source, links lead somewhere."""
+"""What is written is so: code blocks run, quotes equal the source, files that are named exist.
+
+Links between the pages of the site are checked where it is built: tests/test_docs_site.py.
+"""
 
 import doctest
 import importlib
-import importlib.util
 import pkgutil
 import re
-import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
 
+import annealtune
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"<!-- quoted: (\S+) -->\n$")
-LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
+PRINTED = re.compile(r"\s*It prints[^\n]*:\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]+\]\(([^)\s#]+)[^)]*\)")
 PATH = re.compile(r"`((?:src|docs|examples|tests|benchmarks|experiments)/[\w./-]+\.\w+)`")
 
 
@@ -25,13 +29,10 @@ class Block(NamedTuple):
     line: int
     code: str
     source: str  # the file it is quoted from, if it is
+    printed: str  # what the page says that it prints, if it does
 
     def __str__(self) -> str:
-        return f"{name_of(self.page)}:{self.line}"
-
-
-def name_of(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
+        return f"{self.page.relative_to(ROOT).as_posix()}:{self.line}"
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -40,19 +41,27 @@ def blocks_of(page: Path) -> list[Block]:
     for match in FENCE.finditer(text):
         if match[1] == "python":
             quoted = QUOTED.search(text, 0, match.start())
+            printed = PRINTED.match(text, match.end())
             line = text.count("\n", 0, match.start()) + 2
-            found.append(Block(page, line, match[2], quoted[1] if quoted else ""))
+            told = printed[1] if printed else ""
+            found.append(Block(page, line, match[2], quoted[1] if quoted else "", told))
     return found
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-QUOTES = [block for block in BLOCKS if block.source]
-EXAMPLES = [block for block in BLOCKS if not block.source]
 
 
-@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+def outline(text: str) -> str:
+    """A text without its numbers and the spaces that depend on them."""
+    return re.sub(r"\s+", " ", re.sub(r"-?\d[\d.]*(e-\d+)?", "#", text)).strip()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if not block.source], ids=str)
 def test_a_code_block_runs_alone(
-    block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    block: Block,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """As the only content of a file, in an empty folder: nothing before it is taken for granted."""
     monkeypatch.chdir(tmp_path)
@@ -60,124 +69,33 @@ def test_a_code_block_runs_alone(
     with torch.random.fork_rng():
         torch.manual_seed(0)
         exec(compile(padded, block.page, "exec"), {"__name__": "__main__"})
+    if block.printed:
+        assert outline(capsys.readouterr().out) == outline(block.printed)
 
 
-@pytest.mark.parametrize("block", QUOTES, ids=str)
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.source], ids=str)
 def test_a_quote_equals_the_source(block: Block) -> None:
     assert block.code in (ROOT / block.source).read_text(encoding="utf-8")
 
 
-def test_both_algorithms_are_quoted() -> None:
-    sources = {block.source for block in QUOTES if block.page.name == "method.md"}
-    assert {
-        "src/annealtune/optim/embedded.py",
-        "src/annealtune/search/annealer.py",
-        "src/annealtune/annealing/acceptance.py",
-    } <= sources
+def test_files_that_are_named_exist() -> None:
+    missing = []
+    for page in PAGES:
+        text = FENCE.sub("", page.read_text(encoding="utf-8"))
+        missing += [(page.name, path) for path in PATH.findall(text) if not (ROOT / path).exists()]
+        if page.parent == ROOT:  # not on the site
+            links = (link for link in LINK.findall(text) if "://" not in link)
+            missing += [(page.name, link) for link in links if not (ROOT / link).exists()]
+    assert missing == []
 
 
-def test_links_and_paths_exist() -> None:
-    assert {name_of(page): lost for page in PAGES if (lost := missing_from(page))} == {}
-
-
-def missing_from(page: Path) -> list[str]:
-    """The paths and links of a page that lead nowhere."""
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    missing = [path for path in PATH.findall(text) if not (ROOT / path).exists()]
-    for link in LINK.findall(text):
-        if "://" in link:
-            continue
-        target, _, anchor = link.partition("#")
-        file = page.parent / target if target else page
-        if not file.exists() or (anchor and anchor not in anchors_of(file)):
-            missing.append(link)
-    return missing
-
-
-def test_the_page_on_adding_names_only_what_exists() -> None:
-    text = (ROOT / "docs" / "adding.md").read_text(encoding="utf-8")
-    quoted = set(re.findall(r"`([\w./-]+)`", text))
-    paths = {name for name in quoted if "/" in name or name.endswith((".md", ".toml", ".txt"))}
-    modules = {name for name in quoted if name.startswith("annealtune.")}
-    assert len(paths) > 5
-    assert len(modules) > 5
-    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
-    assert [name for name in sorted(modules) if importlib.util.find_spec(name) is None] == []
-
-
-def anchors_of(page: Path) -> set[str]:
-    """The anchors that GitHub makes of a page's headings, and the site of what it documents."""
-    text = page.read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    names = set(re.findall(r"^::: (\S+)$", text, re.MULTILINE))
-    return names | {
-        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
-    }
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
-
-
-# --- The examples in docstrings ---
-
-
-@pytest.mark.parametrize(("room", "least"), [("annealing", 60), ("search", 8), ("optim", 20)])
-def test_docstring_examples_run_as_printed(room: str, least: int) -> None:
-    package = importlib.import_module(f"annealtune.{room}")
-    names = [m.name for m in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
-    results = {name: doctest.testmod(importlib.import_module(name)) for name in names}
-    assert [name for name, result in results.items() if result.failed] == []
-    assert sum(result.attempted for result in results.values()) >= least
-
-
-# --- The checks above find what they are there for ---
-
-
-def test_a_stale_quote_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        textwrap.dedent("""\
-            <!-- quoted: src/annealtune/errors.py -->
-            ```python
-            class NoSuchError(Exception):
-            ```
-
-            ```python
-            1 / 0
-            ```
-
-            ```python
-            print(quote)
-            ```
-        """)
-    )
-    quote, example, later = blocks_of(page)
-    assert (quote.line, quote.source) == (3, "src/annealtune/errors.py")
-    assert (example.line, example.source) == (7, "")
-    with pytest.raises(AssertionError):
-        test_a_quote_equals_the_source(quote)
-    with pytest.raises(ZeroDivisionError):
-        test_a_code_block_runs_alone(example, tmp_path, monkeypatch)
-    with pytest.raises(NameError):
-        test_a_code_block_runs_alone(later, tmp_path, monkeypatch)
-
-
-def test_a_lost_link_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# Here\n[a](#here) [b](#there) [c](page.md) [d](lost.md) `src/lost.py` "
-        "`src/annealtune/errors.py` [e](https://example.org)\n"
-    )
-    assert missing_from(page) == ["src/lost.py", "#there", "lost.md"]
-
-
-def test_the_walk_names_files_that_exist_and_ten_at_most() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    _, _, walk = text.partition("## A walk through the code\n")
-    walk, _, _ = walk.partition("\n## ")
-    lists = [re.findall(r"^\d+\. `(.+?)`", part, re.MULTILINE) for part in walk.split("\n**")[1:]]
-    assert len(lists) == 5
-    for files in lists:
-        assert 5 <= len(files) <= 10
-        assert [name for name in files if not (ROOT / "src/annealtune" / name).is_file()] == []
+def test_docstring_examples_run_as_printed() -> None:
+    failed, attempted = [], 0
+    rooms = ("annealing", "optim", "search")
+    for module in pkgutil.walk_packages(annealtune.__path__, "annealtune."):
+        if module.name.split(".")[1] in rooms:
+            result = doctest.testmod(importlib.import_module(module.name))
+            attempted += result.attempted
+            failed += [module.name] if result.failed else []
+    assert failed == []
+    assert attempted > 60

@@ -5,55 +5,37 @@
 
 The first command packs the finished runs of a study, whose other runs may go on, into
 ``docs/results/records/NAME``: ``study.toml``, the plan with versions, machine and commit, and
-``runs.tar.xz``, of every run its config, ``metrics.jsonl``, ``moves.jsonl``, result and seal. The
-second one builds from all of them, without training, the pages in ``docs/results/pages``, which are
-not committed, and the tables between the marks of ``docs/results/paper.md``, which are.
+``runs.tar.xz``, of every run its config, ``metrics.jsonl``, ``moves.jsonl`` and result, as they
+are. The second one builds from all of them, without training, the pages in ``docs/results/pages``,
+which are not committed, and the tables between the marks of ``docs/results/paper.md``, which are.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import itertools
 import re
 import tarfile
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import Any
 
 from annealtune.errors import AnnealtuneError, ConfigError
-from annealtune.studies.records import (
-    RUNS,
-    STUDY_FILE,
-    RunRecord,
-    Study,
-    read_facts,
-    read_study,
-    sealed_toml,
-)
+from annealtune.studies.records import Study, read_study
 from annealtune.studies.report.joint_table import PAPER, joint_table
-from annealtune.studies.report.study_page import write_overview
-from annealtune.studies.report.tables import Cell, Table
-from annealtune.studies.reproduction import PAPER_STUDIES, net_of
-from annealtune.studies.statistics.measures import Measure, kind_of, number
-from annealtune.studies.statistics.summaries import scores_of
-from annealtune.training.storage import CONFIG_FILE
-from annealtune.training.storage.seal import (
-    BEST_FILE,
-    METRICS,
-    MOVES,
-    RESULT_FILE,
-    SEAL_FILE,
-    TASK_FILE,
-    read_seal,
-    sealed_text,
-)
+from annealtune.studies.report.several import write_overview
+from annealtune.studies.report.tables import Table
+from annealtune.studies.reproduction import net_of
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 RECORDS, PAGES, PAPER_PAGE = RESULTS / "records", RESULTS / "pages", RESULTS / "paper.md"
-PACKED = "runs.tar.xz"
-_UNCHANGED = (TASK_FILE, BEST_FILE, METRICS, MOVES, RESULT_FILE)
+STUDY, PACKED = "study.toml", "runs.tar.xz"
+# What is kept of a run: no weights, no checkpoints, no log.
+_KEPT = {".toml", ".json", ".jsonl"}
 _BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -62,9 +44,6 @@ _BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def keep(study: Path, folder: Path) -> int:
     """Pack the finished runs of a study; the same runs give the same bytes.
-
-    In the command lines the place of the study becomes its name: where it lay on a disk is nobody's
-    business. Nothing else is changed, and the seal of a run still covers all of it.
 
     Args:
         study: its directory, which is only read. Other runs may go on meanwhile.
@@ -76,57 +55,37 @@ def keep(study: Path, folder: Path) -> int:
     Raises:
         ConfigError: if there is no study, or no run of it has finished.
     """
-    facts = read_facts(study)
-    finished = [run for run in read_study(study).runs if run.status == "finished"]
+    finished = [run.path for run in read_study(study).runs if run.status == "finished"]
     if not finished:
         raise ConfigError(f"{study}: must have a finished run to be kept, has none yet")
-    methods, seeds = {run.method for run in finished}, {run.seed for run in finished}
-    places = sorted({str(study), str(study.resolve())}, key=len, reverse=True)
-
-    def without_place(text: str) -> str:
-        for place in places:
-            text = text.replace(place, facts["name"])
-        above = re.escape(str(study.resolve().parent))  # where `reproduce` puts all its studies
-        return re.sub(rf"(?<=--out[ =]){above}/?(?!\S)", "studies", text)
-
-    facts |= {
-        "command": without_place(facts["command"]),
-        "seeds": [seed for seed in facts["seeds"] if seed in seeds],
-        "methods": [each for each in facts["methods"] if each["label"] in methods],
-    }
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
         for run in finished:
-            for name, content in _files(run.path, without_place).items():
-                entry = tarfile.TarInfo(f"{RUNS}/{run.path.name}/{name}")
+            for file in sorted(each for each in run.iterdir() if each.suffix in _KEPT):
+                content = file.read_bytes()
+                entry = tarfile.TarInfo(str(file.relative_to(study)))
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PACKED).write_bytes(packed.getvalue())
-    (folder / STUDY_FILE).write_bytes(sealed_toml(facts))
+    (folder / STUDY).write_bytes((study / STUDY).read_bytes())
     return len(finished)
 
 
-def _files(run: Path, without_place: Callable[[str], str]) -> dict[str, bytes]:
-    """Return what is kept of a run, by name."""
-    found = {name: (run / name).read_bytes() for name in _UNCHANGED if (run / name).exists()}
-    config = without_place((run / CONFIG_FILE).read_text(encoding="utf-8"))
-    found[CONFIG_FILE] = config.encode()
-    if (run / SEAL_FILE).exists():
-        seal = read_seal(run / SEAL_FILE)
-        found[SEAL_FILE] = sealed_text({**seal, "config": without_place(seal["config"])})
-    return dict(sorted(found.items()))
-
-
 def read_kept(folder: Path) -> Study:
-    """Read a study that was packed by `keep`; every file is checked against its seal."""
+    """Read a study that was packed by `keep`, without methods and seeds of which nothing is."""
     with tempfile.TemporaryDirectory() as place:
-        study = Path(place, folder.name)
-        study.mkdir()
-        (study / STUDY_FILE).write_bytes((folder / STUDY_FILE).read_bytes())
+        path = Path(place, folder.name)
+        path.mkdir()
+        (path / STUDY).write_bytes((folder / STUDY).read_bytes())
         with tarfile.open(folder / PACKED) as archive:
-            archive.extractall(study, filter="data")
-        return read_study(study, large=False)
+            archive.extractall(path, filter="data")
+        study = read_study(path, large=False)
+    done = {(run.method, run.seed) for run in study.runs if run.status == "finished"}
+    methods = tuple(method for method in study.methods if method in {m for m, _ in done})
+    seeds = tuple(seed for seed in study.seeds if seed in {s for _, s in done})
+    runs = tuple(run for run in study.runs if run.method in methods and run.seed in seeds)
+    return dataclasses.replace(study, methods=methods, seeds=seeds, runs=runs)
 
 
 # --- Building from them ---
@@ -146,8 +105,8 @@ def build(records: Path = RECORDS, pages: Path = PAGES, paper: Path = PAPER_PAGE
 
 def fill(text: str, studies: Sequence[Study]) -> str:
     """Return a page with the tables between its marks built from studies."""
-    tables: dict[str, Callable[[], Table | None]] = {
-        "table-1": lambda: joint_table(studies),
+    tables: dict[str, Callable[[], list[Sequence[str]]]] = {
+        "table-1": lambda: _rows_of(joint_table(studies)),
         "vgg16": lambda: _claims("vgg16", studies),
         "resnet34": lambda: _claims("resnet34", studies),
         "figure-1": lambda: _figure_1(studies),
@@ -155,55 +114,38 @@ def fill(text: str, studies: Sequence[Study]) -> str:
     }
 
     def built(match: re.Match[str]) -> str:
-        table = tables[match[2]]()
-        content = "No records yet.\n" if table is None else markdown(table)
-        return f"{match[1]}{content}{match[3]}"
+        titles, *rows = tables[match[2]]() or [()]
+        lines = [titles, ["---"] * len(titles), *rows]
+        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        return match[1] + (table if rows else "No records yet.\n") + match[3]
 
     return _BUILT.sub(built, text)
 
 
-def markdown(table: Table) -> str:
-    """Return a table as Markdown, the titles above the columns joined to theirs."""
+def _rows_of(table: Table | None) -> list[Sequence[str]]:
+    """Return the texts of a table of a report, the titles above the columns joined to theirs."""
+    if table is None:
+        return []
     groups = [title for title, width in table.groups for _ in range(width)]
     titles = [
         f"{group}: {title}" if group else title
         for group, title in zip(groups or [""] * len(table.columns), table.columns, strict=True)
     ]
-    rows = [titles, ["---"] * len(titles)]
-    rows += [[_cell(each) for each in row] for row in (*table.rows, *table.footer)]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    rows = (*table.rows, *table.footer)
+    return [titles, *([f"**{c.text}**" if c.is_best else c.text for c in row] for row in rows)]
 
 
-def _cell(cell: Cell) -> str:
-    return f"**{cell.text}**" if cell.is_best else cell.text
-
-
-def _study_of(studies: Sequence[Study], is_it: Callable[[Study], bool]) -> Study | None:
-    return next(filter(is_it, studies), None)
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    cells = (tuple(Cell(text, is_number=False) for text in row) for row in rows)
-    return Table(tuple(columns), tuple(cells))
-
-
-def _records(studies: Sequence[Study]) -> Table | None:
+def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
     """Return which runs there are of each study, and what they were made with."""
-    rows = [
-        (
-            f"`{study.name}`",
-            str(study.experiment.get("model", "")),
-            "; ".join(_finished(study, method) for method in study.methods),
-            ", ".join(f"{key} {value}" for key, value in study.environment.items()),
-        )
-        for study in studies
-    ]
-    return _table(("study", "net", "finished runs", "made with"), rows) if rows else None
-
-
-def _finished(study: Study, method: str) -> str:
-    seeds = [str(run.seed) for run in study.of(method) if run.status == "finished"]
-    return f"{method}: {len(seeds)} ({study.vary} {', '.join(seeds)})"
+    rows: list[Sequence[str]] = [("study", "net", "finished runs", "made with")]
+    for study in studies:
+        runs = []
+        for method in study.methods:
+            seeds = [str(run.seed) for run in study.of(method) if run.status == "finished"]
+            runs.append(f"{method}: {len(seeds)} ({study.vary} {', '.join(seeds)})")
+        made = ", ".join(f"{key} {value}" for key, value in study.environment.items())
+        rows.append((f"`{study.name}`", str(study.experiment.get("model")), "; ".join(runs), made))
+    return rows
 
 
 # --- The paper's claims, point by point ---
@@ -216,167 +158,141 @@ COLUMNS = {
     "self-tuned over SGD": "self-tuned-sgd",
     "self-tuned over AdamW": "self-tuned",
 }
-_LOSS, _ACCURACY = (
-    Measure("last", "validation", "paper_loss"),
-    Measure("last", "validation", "accuracy"),
-)
-_NO_RUN = "no record yet"
-_Claim = Callable[[Study, str], str | None]
+_LOSS, _ACCURACY, _TRAINING = "validation_paper_loss", "validation_accuracy", "train_eval_accuracy"
+_Ends = dict[int, float]
 
 
-def _claims(net: str, studies: Sequence[Study]) -> Table | None:
-    """Return what the paper says of one net, and what each method gives; None without a study."""
-    study = _study_of(studies, lambda each: net_of(each.name) == net)
+def _claims(net: str, studies: Sequence[Study]) -> list[Sequence[str]]:
+    """Return what the paper says of one net, and what each method gives."""
+    study = next((each for each in studies if net_of(each.name) == net), None)
     if study is None:
-        return None
-    baseline, theirs = PAPER[net][BASELINE], PAPER[net]["sgd-sa"]
-    rows = []
-    for claim, said, found in (
+        return []
+    base, theirs = (
+        dict(zip((_LOSS, _ACCURACY), map(_by_seed, PAPER[net][method]), strict=True))
+        for method in (BASELINE, "sgd-sa")
+    )
+    claims: list[tuple[str, str, Callable[[str], str]]] = [
         (
             "SGD-SA ends with the lower validation loss than Scheduled-SGD",
-            _paired(_LOSS, dict(enumerate(theirs[0])), dict(enumerate(baseline[0]))),
-            _final(_LOSS),
+            _won(theirs[_LOSS], base[_LOSS], is_loss=True),
+            lambda method: _won(*_ends(study, _LOSS, method, BASELINE), is_loss=True),
         ),
         (
             "and with the higher validation accuracy",
-            _paired(_ACCURACY, dict(enumerate(theirs[1])), dict(enumerate(baseline[1]))),
-            _final(_ACCURACY),
+            _won(theirs[_ACCURACY], base[_ACCURACY]),
+            lambda method: _won(*_ends(study, _ACCURACY, method, BASELINE)),
         ),
         (
             "the best seed is 1 to 2 points better",
-            f"{_ACCURACY.text(max(theirs[1]))} against {_ACCURACY.text(max(baseline[1]))}",
-            _best_seed,
+            _against(max, theirs[_ACCURACY], base[_ACCURACY]),
+            lambda method: _against(max, *_ends(study, _ACCURACY, method, BASELINE)),
         ),
         (
             "a move is accepted with probability almost one at first, then less and less",
             "a drawing (Figure 2 a)",
-            _probability,
+            lambda method: _probability(study, method),
         ),
         (
             "its training accuracy comes to one, more slowly",
             "a drawing (Figure 2 b)",
-            _training,
+            lambda method: _against(fmean, *_ends(study, _TRAINING, method, BASELINE)),
         ),
         (
             "there are accuracy drops in the first epochs",
             "a drawing (Figures 3 and 4)",
-            _drops,
+            lambda method: _drop(study, method),
         ),
         (
             "the seed matters more: deviation of the final accuracy",
-            f"{_points(stdev(theirs[1]))} against {_points(stdev(baseline[1]))}",
-            _deviation,
+            _against(stdev, theirs[_ACCURACY], base[_ACCURACY]),
+            lambda method: _against(stdev, *_ends(study, _ACCURACY, method, BASELINE)),
         ),
-    ):
-        cells = [found(study, method) or _NO_RUN for method in COLUMNS.values()]
+    ]
+    known = {method for method in COLUMNS.values() if _curves(study, method, _LOSS)}
+    rows: list[Sequence[str]] = [("the paper's claim", "the paper", *COLUMNS)]
+    for claim, said, found in claims:
+        cells = (found(m) if m in known else "no record yet" for m in COLUMNS.values())
         rows.append((claim, said, *cells))
-    return _table(("the paper's claim", "the paper", *COLUMNS), rows)
+    return rows
 
 
-def _paired(measure: Measure, ours: Mapping[int, float], base: Mapping[int, float]) -> str | None:
+def _by_seed(values: Sequence[float]) -> _Ends:
+    return dict(enumerate(values))
+
+
+def _curves(study: Study, method: str, key: str) -> dict[int, list[float]]:
+    """Return the numbers of every epoch of every finished run of a method, by seed."""
+    runs = [run for run in study.runs if run.method == method and run.status == "finished"]
+    curves = {run.seed: [line.get(key) for line in run.metrics] for run in runs}
+    return {
+        seed: [value for value in curve if value is not None]
+        for seed, curve in curves.items()
+        if any(value is not None for value in curve)
+    }
+
+
+def _ends(study: Study, key: str, *methods: str) -> list[_Ends]:
+    """Return the last number of every run, by seed, of each method."""
+    found = (_curves(study, method, key) for method in methods)
+    return [{seed: curve[-1] for seed, curve in curves.items()} for curves in found]
+
+
+def _won(ours: _Ends, base: _Ends, *, is_loss: bool = False) -> str:
+    """Return on how many of the common seeds ours is the better one, and the means over them."""
     seeds = sorted(ours.keys() & base.keys())
     if not seeds:
-        return None
-    won = sum(measure.best([ours[s], base[s]]) == ours[s] != base[s] for s in seeds)
-    means = [measure.text(fmean(each[s] for s in seeds)) for each in (ours, base)]
-    return f"{won} of {len(seeds)} seeds; {means[0]} against {means[1]}"
+        return "no record yet"
+    won = sum(ours[s] < base[s] if is_loss else ours[s] > base[s] for s in seeds)
+    means = [fmean(each[s] for s in seeds) for each in (ours, base)]
+    texts = [f"{mean:.6f}" if is_loss else _per_cent(mean) for mean in means]
+    return f"{won} of {len(seeds)} seeds; {texts[0]} against {texts[1]}"
 
 
-def _final(measure: Measure) -> _Claim:
-    return lambda study, method: _paired(
-        measure, scores_of(study, method, measure), scores_of(study, BASELINE, measure)
-    )
+def _against(summarise: Callable[[Any], float], ours: _Ends, base: _Ends) -> str:
+    try:
+        return " against ".join(_per_cent(summarise(each.values())) for each in (ours, base))
+    except ValueError:  # of too few numbers
+        return "too few seeds"
 
 
-def _best_seed(study: Study, method: str) -> str | None:
-    ours, base = (scores_of(study, each, _ACCURACY).values() for each in (method, BASELINE))
-    if not ours or not base:
-        return None
-    return f"{_ACCURACY.text(max(ours))} against {_ACCURACY.text(max(base))}"
-
-
-def _probability(study: Study, method: str) -> str | None:
-    if kind_of(study, method) == "self-tuned" and _curves(study, method, "validation_loss"):
-        return "no accept test of steps"
-    curves = _curves(study, method, "accept_probability")
+def _probability(study: Study, method: str) -> str:
+    curves = _curves(study, method, "accept_probability").values()
     if not curves:
-        return None
-    middle = len(curves[0]) // 2
+        return "no accept test of steps"
+    middle = len(next(iter(curves))) // 2
     first, half, last = (fmean(curve[at] for curve in curves) for at in (0, middle - 1, -1))
     return f"{first:.3f} in the first epoch, {half:.3f} at half, {last:.3f} in the last"
 
 
-def _training(study: Study, method: str) -> str | None:
-    curves = {each: _curves(study, each, "train_eval_accuracy") for each in (method, BASELINE)}
-    if not all(curves.values()):
-        return None
-    ends = [_ACCURACY.text(fmean(c[-1] for c in each)) for each in curves.values()]
-    return f"{ends[0]} in the last epoch, against {ends[1]}"
-
-
-def _drops(study: Study, method: str) -> str | None:
-    curves = _curves(study, method, "validation_accuracy")
-    if not curves:
-        return None
+def _drop(study: Study, method: str) -> str:
     falls = [
         (before - after, epoch)
-        for curve in curves
+        for curve in _curves(study, method, _ACCURACY).values()
         for epoch, (before, after) in enumerate(itertools.pairwise(curve), 2)
     ]
-    if not falls:
-        return None
-    size, epoch = max(falls)
-    return f"the largest is {_points(size)}, in epoch {epoch}"
+    size, epoch = max(falls, default=(0.0, 0))
+    return f"the largest is {_per_cent(size)}, in epoch {epoch}"
 
 
-def _deviation(study: Study, method: str) -> str | None:
-    found = [list(scores_of(study, each, _ACCURACY).values()) for each in (method, BASELINE)]
-    if min(map(len, found)) < 2:
-        return "needs two seeds" if all(found) else None
-    ours, base = map(stdev, found)
-    return f"{_points(ours)} against {_points(base)}"
-
-
-def _points(share: float) -> str:
-    return f"{_ACCURACY.number(share)} points"
-
-
-def _curves(study: Study, method: str, key: str) -> list[list[float]]:
-    """Return the numbers of every epoch of every finished run of a method."""
-    runs = [run for run in study.runs if run.method == method and run.status == "finished"]
-    return [curve for run in runs if (curve := _curve(run, key))]
-
-
-def _curve(run: RunRecord, key: str) -> list[float]:
-    return [value for line in run.metrics if (value := number(line, key)) is not None]
-
-
-def _figure_1(studies: Sequence[Study]) -> Table | None:
+def _figure_1(studies: Sequence[Study]) -> list[Sequence[str]]:
     """Return what SSA and SGD reach on Fashion-MNIST, in the last epoch."""
-    study = _study_of(
-        studies,
-        lambda each: (
-            each.name in PAPER_STUDIES and any(kind_of(each, m) == "ssa" for m in each.methods)
-        ),
-    )
-    if study is None:
-        return None
-    rows = []
-    for method in study.methods:
-        keys = ("validation_accuracy", "train_eval_accuracy", "validation_loss")
-        accuracy, training, loss = (_curves(study, method, key) for key in keys)
-        if not accuracy:
-            continue
-        texts = [_ACCURACY.text(fmean(c[-1] for c in each)) for each in (accuracy, training)]
-        last = fmean(curve[-1] for curve in loss)
-        rows.append((method, *texts, f"{last:.4f}", _accepted(study, method)))
+    rows: list[Sequence[str]] = []
+    for study in studies:
+        for method in study.methods if any(m.startswith("ssa") for m in study.methods) else ():
+            accuracy, training, loss = (
+                fmean(_ends(study, key, method)[0].values())
+                for key in (_ACCURACY, _TRAINING, "validation_loss")
+            )
+            moves = _curves(study, method, "acceptance_rate").values()
+            shares = (fmean(curve[at] for curve in moves) for at in (0, -1) if moves)
+            texts = (_per_cent(accuracy), _per_cent(training), f"{loss:.4f}")
+            rows.append((method, *texts, ", ".join(map(_per_cent, shares))))
     columns = ("method", "validation accuracy", "training accuracy", "validation loss")
-    return _table((*columns, "moves accepted, first and last epoch"), rows)
+    return [(*columns, "moves accepted, first and last epoch"), *rows]
 
 
-def _accepted(study: Study, method: str) -> str:
-    curves = _curves(study, method, "acceptance_rate")
-    return ", ".join(_ACCURACY.text(fmean(c[at] for c in curves)) for at in (0, -1) if curves)
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.2f} %"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -387,17 +303,14 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command")
     keeping = commands.add_parser("keep", help="pack the finished runs of a study")
     keeping.add_argument("study", type=Path)
-    keeping.add_argument("name", nargs="?", help="of the record; by default that of the study")
+    keeping.add_argument("name", nargs="?", help="of the record; by default that of the folder")
     given = parser.parse_args(arguments)
     try:
         if given.command == "keep":
-            folder = RECORDS / (given.name or read_facts(given.study)["name"])
-            runs = keep(given.study, folder)
-            size = (folder / PACKED).stat().st_size
-            print(f"{folder}: {runs} runs, {size / 1024:.0f} kB")
+            folder = RECORDS / (given.name or given.study.resolve().name)
+            print(f"{folder}: {keep(given.study, folder)} runs")
         else:
-            studies = build()
-            print(f"{len(studies)} records" + (f"; {PAGES / 'index.html'}" if studies else ""))
+            print(f"{len(build())} records; {PAGES}")
     except AnnealtuneError as error:
         parser.error(str(error))
 

@@ -21,10 +21,11 @@ nothing was chosen by what the tuner does on them (docs/decisions/0016-proof.md)
 is the same for all methods.
 
 - `tasks`: what is trained; `bases`: the optimizers that are tuned, and their grids;
-- `tuned`: ours and the random arm; `fixed`: runs at one rate; `peers`, `autolrs`, `line_search`,
-  `paper`, `version_0_2`: the others; `gradients`: what a run costs; `methods`: all by name;
-- `plan`: which runs there are; `oracle`: the best rate that was tried; `records`: the file;
-  `variants`: the library with another constant or rule;
-- `summaries`: ratios, means, comparisons; `shown`: the methods for people; `page`, `page_tables`,
-  `figures`, `hero`: what is shown.
+- `tuned`: ours, the random arm, and the method of the paper; `fixed`: runs at one rate; `peers`,
+  `autolrs`, `line_search`, `version_0_2`: the others; `gradients`: what a run costs; `methods`: all
+  by name;
+- `plan`: which runs there are; `oracle`: the best rate that was tried; `variants`: the library with
+  another constant or rule;
+- `summaries`: ratios, means, comparisons; `shown`: the methods for people; `page`, `figures`: what
+  is shown.
 """

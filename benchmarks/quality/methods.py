@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 
 from annealtune.errors import DataError
+from benchmarks.records import Key, provenance
 
-from . import autolrs, fixed, paper, peers, tuned, variants, version_0_2
+from . import autolrs, fixed, peers, tuned, variants, version_0_2
 from .gradients import Record
-from .records import Key, provenance
 from .tasks.catalogue import TASKS
 from .tasks.task import Sources, Task
 
@@ -39,7 +39,7 @@ PEERS: dict[str, Method] = {
     "line-search": peers.line_search,
     "autolrs": autolrs.autolrs,
 }
-PAPER: dict[str, Method] = {"paper-text": paper.text, "paper-code": paper.code}
+PAPER: dict[str, Method] = {"paper-text": tuned.paper_text, "paper-code": tuned.paper_code}
 VERSION: dict[str, Method] = {"version-0.2": version_0_2.default}
 METHODS: dict[str, Method] = {**OURS, **CONTROLS, **PEERS, **PAPER, **VERSION}
 

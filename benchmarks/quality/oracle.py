@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from benchmarks.records import Key, Records
+
 from .bases import GRIDS, TRIED_FIRST
 from .methods import at_rate
-from .records import Key, Records
 
 # One seed alone flatters the rate that it happens to like.
 _SEEDS = (0, 1, 2)

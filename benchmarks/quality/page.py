@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import jinja2
@@ -11,19 +13,24 @@ import jinja2
 from annealtune.studies.report.figures.panels import render as render_panel
 from annealtune.studies.report.shell import environment
 
-from . import figures, hero
-from .page_tables import (
-    Table,
-    by_task,
-    chosen_rates,
-    failures,
-    methods_of,
-    overview,
-    plain,
-    variants,
+from . import figures
+from .oracle import tried_rates
+from .shown import SHOWN, label
+from .summaries import (
+    ADAMW,
+    BROKEN,
+    COSINE,
+    HELD_CENTRE,
+    ORACLE,
+    OURS,
+    Compared,
+    Mean,
+    Overall,
+    Records,
+    Results,
+    Setting,
+    is_sealed,
 )
-from .shown import SHOWN
-from .summaries import ADAMW, OURS, Records, Results, Setting, is_sealed
 from .tasks.catalogue import TASKS
 
 COMMAND = "python -m benchmarks.quality --data-dir DIR --text FILE"
@@ -41,9 +48,12 @@ _HALVES = {
     False: ("Open tasks", "In-sample: the constants of the races were chosen on these tasks."),
     True: ("Sealed tasks", "Nothing was chosen by what the tuner does on these tasks."),
 }
+# Up to which ratio a cell has which shade.
+_TONES = ((1.05, "best"), (1.2, "good"), (2.0, "fair"), (float("inf"), "poor"))
+NOT_RUN = "–"
 
 
-class Shown(NamedTuple):
+class Section(NamedTuple):
     """A table with its heading; one that is folded is opened by a click."""
 
     name: str
@@ -57,7 +67,7 @@ def render(records: Records) -> str:
     """Return the page as HTML."""
     results = Results(records)
     frame = environment(jinja2.FileSystemLoader(Path(__file__).parent))
-    return frame.get_template("page.html").render(
+    return frame.get_template("quality.html").render(
         hero=_hero(results),
         rates=_inline(figures.rates(results)) if results.tasks() else "",
         halves=[_half(results, sealed=sealed) for sealed in _halves(results)],
@@ -73,16 +83,6 @@ def render(records: Records) -> str:
     )
 
 
-def readme_table(records: Records) -> str:
-    """Return one row a method over AdamW, sealed tasks if there are any, as Markdown."""
-    results = Results(records)
-    table = overview(results, results.tasks(sealed=True) or results.tasks())
-    wanted = ("method", "mean", "worst task", "within 1.1", "broken runs")
-    places = [table.columns.index(name) for name in wanted]
-    rows = [tuple(row[place]._replace(detail="") for place in places) for row in table.rows]
-    return plain(Table(wanted, rows))
-
-
 def markdown(records: Records) -> str:
     """Return all tables as Markdown, with headings."""
     pieces = (f"## {t.title}\n\n{t.text}\n\n{plain(t.table)}\n" for t in _tables(records))
@@ -94,26 +94,26 @@ def _halves(results: Results) -> list[bool]:
     return [sealed for sealed in (True, False) if results.tasks(sealed=sealed)]
 
 
-def _tables(records: Records) -> Iterator[Shown]:
+def _tables(records: Records) -> Iterator[Section]:
     results, final = Results(records), Results(records, final=True)
     for sealed in _halves(results):
         tasks, (title, text) = results.tasks(sealed=sealed), _HALVES[sealed]
         name = title.partition(" ")[0].lower()
-        yield Shown(name, f"{title}, AdamW", text, overview(results, tasks), is_folded=False)
-        yield Shown(
+        yield Section(name, f"{title}, AdamW", text, overview(results, tasks), is_folded=False)
+        yield Section(
             f"{name}-final",
             f"{title}, by final scores",
             f"{text} The weights at the end of each run instead of those at its best look; the "
             "best rate is chosen by them too.",
             overview(final, final.tasks(sealed=sealed)),
         )
-        yield Shown(
+        yield Section(
             f"{name}-tasks",
             f"{title}, one by one",
             "Geometric mean over the seeds, with 95 % intervals.",
             by_task(results, tasks),
         )
-        yield Shown(
+        yield Section(
             f"{name}-rates",
             f"{title}, rates chosen",
             "The rate of each run beside the best one that was tried, and the factor (one "
@@ -126,13 +126,16 @@ def _tables(records: Records) -> Iterator[Shown]:
         if tasks and setting != ADAMW:
             sealed_ones = ", ".join(filter(is_sealed, tasks)) or "none"
             text = f"Sealed tasks among them: {sealed_ones}."
-            yield Shown(name, _title(setting), text, overview(results, tasks, setting))
+            yield Section(name, _title(setting), text, overview(results, tasks, setting))
             table = by_task(results, tasks, setting)
-            yield Shown(f"{name}-tasks", f"{_title(setting)}, one by one", text, table)
+            yield Section(f"{name}-tasks", f"{_title(setting)}, one by one", text, table)
         table = variants(results, tasks, setting)
         if table.rows:
-            text = "Ours with another constant or rule, beside ours on the same tasks and seeds."
-            yield Shown(f"{name}-variants", f"Variants over {_title(setting)}", text, table)
+            text = (
+                "Ours with another constant or rule (`--vary`). Over ours: on the same tasks and "
+                "seeds, with a 95 % interval over the tasks."
+            )
+            yield Section(f"{name}-variants", f"Variants over {_title(setting)}", text, table)
 
 
 def _title(setting: Setting) -> str:
@@ -143,7 +146,7 @@ def _title(setting: Setting) -> str:
 
 def _hero(results: Results) -> list[dict[str, Any]]:
     shown = []
-    for panel, task in hero.panels(results):
+    for panel, task in figures.hero_panels(results):
         mean = results.mean(task, OURS)
         ratio = "" if mean is None else f"{mean.value:.2f} × best"
         shown.append({"task": task, "ratio": ratio, "inline": _inline(panel)})
@@ -201,3 +204,209 @@ def _task_list(results: Results) -> list[dict[str, Any]]:
         half = "sealed" if is_sealed(task) else "open"
         found.append({"name": task, "half": half, "text": text})
     return found
+
+
+# --- Tables ---
+
+
+class Cell(NamedTuple):
+    """What stands in one place of a table.
+
+    Attributes:
+        text: is shown.
+        order: what the cell is sorted by; the text if there is none.
+        detail: smaller, below it.
+        tone: the name of its shade.
+        is_strong: whether it is the best of its row, or ours.
+    """
+
+    text: str
+    order: float | None = None
+    detail: str = ""
+    tone: str = ""
+    is_strong: bool = False
+
+
+class Table(NamedTuple):
+    """Titles, rows, and rows that stay below when the others are sorted."""
+
+    columns: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    footer: Sequence[tuple[Cell, ...]] = ()
+
+
+def methods_of(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> list[str]:
+    """Return the methods with runs, in the order in which they are shown; unknown ones last."""
+    names = {key.method for key in results.records if not key.variant and "-at-" not in key.method}
+    # A rate that suits Adam says nothing about other bases.
+    unfit = set() if setting.base == ADAMW.base else {HELD_CENTRE}
+    ordered = [name for name in [*SHOWN, *sorted(names - SHOWN.keys())] if name not in unfit]
+    return [method for method in ordered if results.means(tasks, method, setting)]
+
+
+def overview(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
+    """Return one row a method, the lowest mean first among those that have all tasks."""
+    methods = methods_of(results, tasks, setting)
+    found = {method: results.overall(tasks, method, setting) for method in methods}
+    known = {method: each for method, each in found.items() if each is not None}
+    order = sorted(known, key=lambda m: (known[m].mean.count < len(tasks), known[m].mean.value))
+    columns = ("method", *_OVERALL, "ours over it", "ours ahead on", "p (Wilcoxon)")
+    rows = []
+    for method in order:
+        other = None if method == OURS else results.compared(tasks, OURS, method, setting)
+        name = Cell(label(method), is_strong=method == OURS)
+        rows.append((name, *_overall(known[method]), *_compared(other)))
+    return Table(columns, rows)
+
+
+def variants(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
+    """Return one row a variant of ours, the lowest ratio to ours first; ours below.
+
+    The ratio is paired: over the tasks and seeds that both have, with an interval over the tasks.
+    """
+    found = []
+    for variant in results.variants(setting):
+        each = results.overall(tasks, variant, setting)
+        beside = results.compared(tasks, variant, OURS, setting)
+        if each is not None and beside is not None:
+            row = (Cell(variant), *_overall(each), *_compared(beside))
+            found.append((beside.ratio.value, variant, row))
+    own = results.overall(tasks, OURS, setting)
+    footer = [] if own is None else [(Cell("as it is"), *_overall(own), *_compared(None))]
+    columns = ("variant", *_OVERALL, "over ours", "ahead on", "p (Wilcoxon)")
+    return Table(columns, [row for _, _, row in sorted(found, key=lambda f: f[:2])], footer)
+
+
+def by_task(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
+    """Return one row a task, one column a method; means below."""
+    methods = methods_of(results, tasks, setting)
+    rows = []
+    for task in tasks:
+        means = {method: results.mean(task, method, setting) for method in methods}
+        lowest = min((mean.value for mean in means.values() if mean), default=None)
+        ratios = (
+            _ratio(mean, is_strong=bool(mean and mean.value == lowest)) for mean in means.values()
+        )
+        rows.append((Cell(task), _best(results, task, setting), *ratios))
+    overall = [results.overall(tasks, method, setting) for method in methods]
+    footer = [
+        (Cell("geometric mean"), Cell(""), *(_ratio(each and each.mean) for each in overall)),
+        (Cell("worst"), Cell(""), *(_worst(each) for each in overall)),
+    ]
+    return Table(("task", "best rate", *map(label, methods)), rows, footer)
+
+
+def _best(results: Results, task: str, setting: Setting) -> Cell:
+    """Return the oracle's rate; a better one may lie beyond an end of what was tried."""
+    rate, tried = results.rate(task, setting), tried_rates(results.records, task, *setting)
+    cell = _number(rate, "g")
+    return cell._replace(detail="end of the grid") if rate in (tried[0], tried[-1]) else cell
+
+
+def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
+    """Return the rates of our runs, seed by seed, beside the oracle's and how its seeds differ."""
+    methods = [m for m in (OURS, "anytime") if results.means(tasks, m, setting)]
+    rows = []
+    for task in tasks:
+        chosen = (results.chosen_rates(task, method, setting) for method in methods)
+        rows.append(
+            (
+                Cell(task),
+                _best(results, task, setting),
+                _number(results.spread(task, setting), ".2f"),
+                *(
+                    Cell(
+                        ", ".join(f"{rate:.2g}" for rate in each.values()) or NOT_RUN,
+                        fmean(each.values()) if each else None,
+                    )
+                    for each in chosen
+                ),
+                _per_cent(results.extra_steps(task, OURS, setting), digits=1),
+            )
+        )
+    names = (f"{label(method)}, by seed" for method in methods)
+    return Table(("task", "best held", "its seeds differ by", *names, "extra steps"), rows)
+
+
+def failures(results: Results) -> list[tuple[str, str]]:
+    """Return the runs of methods without a score: which, and why. Grids are not listed."""
+    seeds: dict[tuple[str, str], list[int]] = {}
+    names = sorted({k.variant or k.method for k in results.records if "-at-" not in k.method})
+    tasks = sorted({key.task for key in results.records})
+    for setting, task in itertools.product(results.settings(), tasks):
+        fixed = [ORACLE, COSINE, *([HELD_CENTRE] if setting.base == ADAMW.base else [])]
+        length = "" if setting.length_factor == 1 else f"{setting.length_factor:g} times the length"
+        for method in [*fixed, *names]:
+            what = "best fixed rate" if method == ORACLE else label(method)
+            where = ", ".join(filter(None, (task, what, setting.base, length)))
+            for seed, run in results.runs(task, method, setting).items():
+                if results.score(run) is None:
+                    reason = run.get("failure") or "the loss ceased to be finite"
+                    seeds.setdefault((where, reason), []).append(seed)
+    return [
+        (f"{where}, seed{'s' * (len(each) > 1)} {', '.join(map(str, each))}", reason)
+        for (where, reason), each in sorted(seeds.items())
+    ]
+
+
+def plain(table: Table) -> str:
+    """Return a table as Markdown."""
+    lines = [table.columns, ("---",) * len(table.columns)]
+    lines += [tuple(map(_markdown, row)) for row in (*table.rows, *table.footer)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _markdown(cell: Cell) -> str:
+    text = cell.text.replace("|", "\\|")
+    text = f"**{text}**" if cell.is_strong and text else text
+    return f"{text} ({cell.detail})" if cell.detail else text
+
+
+_OVERALL = ("mean", "worst task", "within 1.1", "broken runs", "tasks")
+
+
+def _overall(each: Overall) -> tuple[Cell, ...]:
+    broken = Cell(f"{each.broken} of {each.runs}", each.broken, tone="poor" if each.broken else "")
+    return (
+        _ratio(each.mean),
+        _worst(each)._replace(detail=each.worst_task),
+        _per_cent(each.within),
+        broken,
+        Cell(str(each.mean.count), each.mean.count),
+    )
+
+
+def _compared(each: Compared | None) -> tuple[Cell, ...]:
+    if each is None:
+        return (Cell(NOT_RUN),) * 3
+    ahead = Cell(f"{each.ahead} of {each.tasks}", each.ahead / each.tasks)
+    return _ratio(each.ratio)._replace(tone=""), ahead, _number(each.p, ".2g")
+
+
+def _ratio(mean: Mean | None, *, is_strong: bool = False) -> Cell:
+    if mean is None:
+        return Cell(NOT_RUN)
+    detail = ""
+    if mean.low is not None and mean.high is not None and mean.value < BROKEN * 0.999:
+        detail = f"{_short(mean.low)} to {_short(mean.high)}"
+    tone = next(name for bound, name in _TONES if mean.value <= bound)
+    return Cell(_short(mean.value), mean.value, detail, tone, is_strong)
+
+
+def _short(ratio: float) -> str:
+    """Return three decimals of small ratios, fewer of large ones."""
+    if ratio >= BROKEN * 0.999:
+        return "broken"
+    return f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}" if ratio < 100 else f"{ratio:.0f}"
+
+
+def _worst(each: Overall | None) -> Cell:
+    return Cell(NOT_RUN) if each is None else Cell(_short(each.worst), each.worst)
+
+
+def _number(value: float | None, digits: str) -> Cell:
+    return Cell(NOT_RUN) if value is None else Cell(f"{value:{digits}}", value)
+
+
+def _per_cent(share: float | None, digits: int = 0) -> Cell:
+    return Cell(NOT_RUN) if share is None else Cell(f"{100 * share:.{digits}f} %", share)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from benchmarks.records import Key, Records
+
 from .methods import CONTROLS, OURS, PAPER, PEERS, VERSION, at_rate
 from .oracle import grid_seeds, oracle_rate, tried_rates
-from .records import Key, Records
 from .tasks.catalogue import CHEAPEST, EARLIER, FOR_OTHER_BASES, NOT_FOR_SGD, OPEN, SEALED
 
 SEEDS = (0, 1, 2, 3, 4)

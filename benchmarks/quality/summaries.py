@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 from scipy import stats
 
+from benchmarks.records import Record, Records
+
 from .methods import at_rate
 from .oracle import oracle_rate
 from .plan import CENTRE
-from .records import Record, Records
 from .tasks.catalogue import OPEN, TASKS
 
 # What a broken run counts as, in multiples of the oracle's score.

@@ -1,17 +1,21 @@
-"""Runs of SelfTuner, at the cost of a run without a race."""
+"""Runs of our methods, at the cost of a run without a race: SelfTuner, and that of the paper."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from annealtune import SelfTuner
+from annealtune import SGDSA, SelfTuner
+from annealtune.annealing import Setting
 from annealtune.annealing.race import Outcome
 from annealtune.errors import NonFiniteLossError
+from annealtune.optim.options.presets import Preset
 from annealtune.optim.trial.race import Race
+from annealtune.optim.trial.races import Races
 
 from .bases import base_of
 from .gradients import Gradients, Looks, Record
@@ -53,14 +57,34 @@ def anytime(task: Task, base_name: str) -> Record:
 
 def random_arm(task: Task, base_name: str) -> Record:
     """Train with SelfTuner, but any arm may win, also one that was dropped."""
+    with drawn_blindly(f"{type(task).__name__} {task.seed} {base_name}"):
+        return with_length(task, base_name)
+
+
+@contextlib.contextmanager
+def drawn_blindly(name: str) -> Iterator[None]:
+    """Let chance decide the races of SelfTuner meanwhile.
+
+    Args:
+        name: of the run: it has the same winner however often it is begun to find the length.
+    """
 
     def verdict(race: Race, *_: Any) -> Outcome:
-        # The same arm however often the race is held to find the length.
-        seed = f"{type(task).__name__} {task.seed} {base_name} {race.began > 0}"
-        return Outcome(random.Random(seed).randrange(len(race.settings)), "drawn blindly")
+        chance = random.Random(f"{name} {race.began > 0}")
+        return Outcome(chance.randrange(len(race.settings)), "drawn blindly")
 
-    with mock.patch.object(Race, "verdict", verdict):
-        return with_length(task, base_name)
+    with (
+        mock.patch.object(Race, "verdict", verdict),
+        mock.patch.object(Races, "_cautious", lambda _, __, outcome: outcome),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def held_without_race(rate: float) -> Iterator[None]:
+    """Let SelfTuner hold a rate from its first step on: all it does but the races."""
+    with mock.patch.object(Races, "begin", return_value=Setting({"lr": rate})):
+        yield
 
 
 class TunedRun:
@@ -113,3 +137,40 @@ class TunedRun:
             "reason": races[-1].reason if races else "",
             "cuts": self.tuner._guard.cuts,
         }
+
+
+def paper_text(task: Task, _: str = "") -> Record:
+    """SGD-SA to the letter: a step costs a gradient and a forward."""
+    return _sgd_sa(task, "paper-text", forwards=1)
+
+
+def paper_code(task: Task, _: str = "") -> Record:
+    """SGD-SA as published experiments ran it: both losses of the accept test cost a forward."""
+    return _sgd_sa(task, "paper-code", forwards=2)
+
+
+def _sgd_sa(task: Task, preset: Preset, forwards: int) -> Record:
+    """Train until the cost is reached.
+
+    One rate is picked for all parameters: the paper knows no groups.
+    """
+    gradients = Gradients(task)
+    steps = 3 * task.steps // (3 + forwards)
+    per_epoch = task.steps_per_epoch
+    tuner = SGDSA(
+        gradients.network,
+        preset=preset,
+        epochs=math.ceil(steps / per_epoch),
+        batch_size=task.batch_size,
+        seed=task.seed,
+    )
+    looks = Looks(gradients, steps)
+    for step in range(steps):
+        try:
+            tuner.step(gradients.closure(task.minibatch(step)))
+        except NonFiniteLossError:
+            break
+        if (step + 1) % per_epoch == 0:
+            tuner.cool()
+        looks.look(step + 1)
+    return looks.outcome(None, minibatches=step + 1)

@@ -1,11 +1,12 @@
-"""Well-known training scripts in small, each by its own recipe, two peers and SelfTuner.
+"""Well-known training scripts in small, each by its recipe, two peers, SelfTuner and two controls.
 
     pip install '.[train,bench,frameworks]'
     python -m benchmarks.scripts --data-dir DIR --text FILE
 
-trains whatever is not in docs/results/scripts.jsonl yet, one line a run, and prints a table; it can
-be stopped at any time and goes on where it was. ``--table`` prints only. DIR holds CIFAR-10 and
-Fashion-MNIST as ``annealtune train`` finds them, FILE is a text (tinyshakespeare).
+trains whatever is not in docs/results/scripts.jsonl yet, one line a run, and prints a table, which
+it also puts into docs/results/scripts.md; it can be stopped at any time and goes on where it was.
+``--page-only`` runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds
+them, FILE is a text (tinyshakespeare).
 
 The scripts are written anew in the style of those that everybody starts from:
 
@@ -19,7 +20,10 @@ The methods:
 - ``hand-tuned``: the optimizer, rate and schedule that this kind of script is used with;
 - ``prodigy``: lr = 1 along a cosine, with safeguard_warmup, bias correction, weight decay 0.01;
 - ``schedule-free-adamw``: its default rate, 5 % warm-up, BatchNorm recalibrated;
-- ``self-tuned``: SelfTuner over AdamW, told nothing but the length.
+- ``self-tuned``: SelfTuner over AdamW, told nothing but the length;
+- ``adamw-3e-3``: a control, the same without a race: warmed up, held at 3e-3, decayed, averaged and
+  looked at as SelfTuner does it;
+- ``random-arm``: a control, the same with races that are decided by chance.
 
 All have the same output: there are about 20 looks at a validation set, the weights with the lowest
 loss are kept, and their loss on a third part is the result. All may compute the same number of

@@ -4,85 +4,115 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import multiprocessing
-import os
-import sys
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from pathlib import Path
+import math
+import statistics
+from collections.abc import Mapping
 
-from annealtune.errors import DataError
-from benchmarks.quality import records
-from benchmarks.quality.__main__ import _names, _seeds
-from benchmarks.quality.tasks.task import Sources
+from benchmarks import command, records
+from benchmarks.records import Record
 
 from . import __doc__ as package_text
-from . import table
-from .catalogue import SCRIPTS, Key, run
-from .common import METHODS
+from .common import CONTROLS, HAND_TUNED, METHODS, RIVALS, SCRIPTS, SELF_TUNED, Key, run
 
-RESULTS = Path("docs/results/scripts.jsonl")
+LEGEND = (
+    "Test loss of the weights with the lowest validation loss, mean ± standard deviation over "
+    "seeds; in parentheses its ratio to the hand-tuned one and the rank among the four that are "
+    "no controls."
+)
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
-    try:
-        if not options.table:
-            _run_missing(options)
-        print(table.render(records.read(options.results, Key)))
-    except (DataError, records.RecordsError) as error:
-        sys.exit(f"error: {error}")
-    except ModuleNotFoundError as error:
-        sys.exit(f"error: {error}; pip install '.[train,bench,frameworks]' brings it")
-    except KeyboardInterrupt:
-        sys.exit("interrupted; what has ended is recorded, start again to go on")
+    path = options.results / "scripts.jsonl"
+
+    def missing() -> list[Key]:
+        known = records.read(path, Key)
+        wanted = itertools.product(options.seeds, options.scripts, options.methods)
+        keys = (Key(script, method, seed) for seed, script, method in wanted)
+        return [key for key in keys if key not in known]
+
+    with command.mistakes_told(extras="train,bench,frameworks"):
+        if not options.page_only:
+            command.run_missing(options, path, missing, run, _progress)
+        table = render(records.read(path, Key))
+    print(f"\n{table}")
+    command.fill(options.results / "scripts.md", table)
 
 
 def _parser() -> argparse.ArgumentParser:
-    assert package_text is not None
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.scripts",
-        description=package_text,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = command.parser("benchmarks.scripts", package_text, "scripts")
     add = parser.add_argument
-    add("--scripts", type=_names(SCRIPTS), default=list(SCRIPTS), help="default: all")
-    add("--methods", type=_names(METHODS), default=list(METHODS), help="default: all")
-    add("--seeds", type=_seeds, default=[0, 1, 2], help="default: 0,1,2")
-    add("--jobs", type=int, default=1, help="runs at a time, one thread each; default: 1")
-    add("--data-dir", type=Path, help="default: as for annealtune train")
-    add("--text", type=Path, help="of the language models")
-    add("--results", type=Path, default=RESULTS, help=f"one line a run; default: {RESULTS}")
-    add("--table", action="store_true", help="run nothing")
+    add("--scripts", type=command.names(SCRIPTS), default=list(SCRIPTS), help="default: all")
+    add("--methods", type=command.names(METHODS), default=list(METHODS), help="default: all")
+    add("--seeds", type=command.seeds, default=[0, 1, 2], help="default: 0,1,2")
     return parser
 
 
-def _run_missing(options: argparse.Namespace) -> None:
-    known = records.read(options.results, Key)
-    wanted = itertools.product(options.seeds, options.scripts, options.methods)
-    keys = [Key(script, method, seed) for seed, script, method in wanted]
-    keys = [key for key in keys if key not in known]
-    sources = Sources(options.data_dir, options.text)
-    os.environ["OMP_NUM_THREADS"] = "1"  # read when a process imports torch
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
-        pending = [pool.submit(run, key, sources) for key in keys]
-        try:
-            for number, ended in enumerate(as_completed(pending), start=1):
-                record = ended.result()
-                records.append(options.results, record)
-                print(f"{number} of {len(keys)}: {_progress(record)}", flush=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _progress(record: records.Record) -> str:
+def _progress(record: Record) -> str:
     name = f"{record['script']}, {record['method']}, seed {record['seed']}"
     if "failure" in record:
         return f"{name}: failed, {record['failure']}"
     test = "broken" if record["test"] is None else f"test {record['test']:.4g}"
     spent = f"{record['minibatches']} + {record['extra_steps']} of {record['budget']} steps"
     return f"{name}: {test}, rate {record['rate']:.3g}, {spent}, {record['seconds']} s"
+
+
+def render(known: Mapping[Key, Record]) -> str:
+    """Return the table as Markdown, over the seeds that all methods of a script have."""
+    lines = [
+        f"| script | seeds | {' | '.join(METHODS)} | rate of {SELF_TUNED} |",
+        "|---" * (len(METHODS) + 3) + "|",
+    ]
+    ratios: dict[str, list[float]] = {method: [] for method in METHODS}
+    for script in SCRIPTS:
+        runs = {key: record for key, record in known.items() if key.script == script}
+        methods = [m for m in METHODS if any(key.method == m for key in runs)]
+        seeds = [
+            seed
+            for seed in sorted({key.seed for key in runs})
+            if all(Key(script, method, seed) in runs for method in methods)
+        ]
+        if not seeds:
+            continue
+        tests = {m: [runs[Key(script, m, seed)].get("test") for seed in seeds] for m in methods}
+        means = {m: _mean(losses) for m, losses in tests.items()}
+        cells = [_cell(method, tests, means) for method in METHODS]
+        for method in methods:
+            ratios[method].append(means[method] / means.get(HAND_TUNED, math.nan))
+        rates = [runs[Key(script, SELF_TUNED, seed)] for seed in seeds if SELF_TUNED in methods]
+        found = ", ".join(dict.fromkeys(f"{run['rate']:.2g}" for run in rates if "rate" in run))
+        lines.append(f"| {script} | {len(seeds)} | {' | '.join(cells)} | {found} |")
+    summary = [_geometric(ratios[method]) for method in METHODS]
+    lines.append(f"| mean ratio | | {' | '.join(summary)} | |")
+    return "\n".join([LEGEND, "", *lines, ""])
+
+
+def _mean(losses: list[float | None]) -> float:
+    return math.inf if None in losses else statistics.fmean(losses)
+
+
+def _cell(method: str, tests: Mapping[str, list[float | None]], means: Mapping[str, float]) -> str:
+    if method not in tests:
+        return ""
+    mean = means[method]
+    if math.isinf(mean):
+        return "failed"
+    spread = statistics.stdev(tests[method]) if len(tests[method]) > 1 else 0.0
+    digits = max(0, 3 - math.floor(math.log10(mean)))  # four that count
+    text = f"{mean:.{digits}f}"
+    if spread:
+        text += f" ± {spread:.{digits}f}"
+    ratio = f"{mean / means.get(HAND_TUNED, math.nan):.3f}"
+    if method in CONTROLS:
+        return f"{text} ({ratio})"
+    rank = 1 + sum(means[rival] < mean for rival in RIVALS if rival in means)
+    return f"{text} ({ratio}, {rank})"
+
+
+def _geometric(ratios: list[float]) -> str:
+    if not ratios or not all(map(math.isfinite, ratios)):
+        return ""
+    return f"{statistics.geometric_mean(ratios):.3f}"
 
 
 if __name__ == "__main__":

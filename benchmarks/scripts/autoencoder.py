@@ -16,10 +16,10 @@ from torch.optim import Adam
 from torch.utils.data import DataLoader, TensorDataset
 
 from annealtune.integrations.lightning import TunerCallback
-from benchmarks.quality.records import Record
+from benchmarks.records import Record
 
 from . import common
-from .images import Images
+from .data import Images
 
 
 class Autoencoder(lightning.LightningModule):
@@ -66,9 +66,10 @@ class LitAutoencoder(common.Script):
         logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
         torch.manual_seed(self.seed)
         module = Autoencoder(self, method, planned)
-        looks = Looks(module, planned, self.steps)
+        output = common.Output(None, module)
+        looks = Looks(output, planned, self.steps)
         # The looks first: what they keep is in the model until the other callback takes it out.
-        callbacks = [looks, TunerCallback()] if method == common.SELF_TUNED else [looks]
+        callbacks = [looks, TunerCallback()] if method in common.BY_TUNER else [looks]
         trainer = lightning.Trainer(
             max_steps=planned,
             val_check_interval=_interval(planned),
@@ -88,18 +89,14 @@ class LitAutoencoder(common.Script):
             warnings.filterwarnings("ignore", module="lightning")  # of loaders with few workers
             warnings.filterwarnings("ignore", category=DeprecationWarning)  # torch's, of Lightning
             trainer.fit(module, training, validation)
-        optimizer = trainer.optimizers[0]
-        with common.evaluating(optimizer):
-            return self.record(module, optimizer, looks.keeper, looks.scores, planned)
+        return self.record(module, trainer.optimizers[0], output, planned)
 
 
 class Looks(lightning.Callback):
     """Keeps the best weights of Lightning's own validation."""
 
-    def __init__(self, module: Autoencoder, planned: int, budget: int) -> None:
-        self.keeper = common.Keeper(module)
-        self.scores: list[float] = []
-        self._planned, self._budget = planned, budget
+    def __init__(self, output: common.Output, planned: int, budget: int) -> None:
+        self._output, self._planned, self._budget = output, planned, budget
         self._swapped = contextlib.ExitStack()
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
@@ -109,8 +106,7 @@ class Looks(lightning.Callback):
         self._swapped.enter_context(common.evaluating(trainer.optimizers[0]))
 
     def on_validation_end(self, trainer: Any, *_: Any) -> None:
-        score = float(trainer.callback_metrics["val_loss"])
-        self.scores.append(self.keeper.validate(lambda: score))
+        self._output.take(float(trainer.callback_metrics["val_loss"]))
         self._swapped.close()
 
 

@@ -1,14 +1,16 @@
-"""What the scripts share: the methods, the loop with its looks, the output, the record of a run."""
+"""What the scripts share: their names, the methods, the loop with its looks, the output."""
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import functools
 import io
 import math
+import time
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from contextlib import AbstractContextManager
+from importlib import import_module
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,24 +18,68 @@ from torch.optim import AdamW, Optimizer
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, ReduceLROnPlateau
 
 from annealtune import SelfTuner
-from annealtune.errors import NonFiniteLossError
+from annealtune.errors import DataError, NonFiniteLossError
 from annealtune.optim.averaging import recalibrate
-from benchmarks.quality.records import Record
+from annealtune.optim.keeper import Keeper
+from benchmarks.quality.gradients import CALIBRATION, LOOKS
+from benchmarks.quality.peers import WARM_UP, WEIGHT_DECAY
+from benchmarks.quality.plan import CENTRE
 from benchmarks.quality.tasks.task import Sources
+from benchmarks.quality.tuned import drawn_blindly, held_without_race
+from benchmarks.records import Record, provenance
+
+# Module and class: those of frameworks are imported when they are run.
+SCRIPTS = {
+    "nanogpt": "NanoGPT",
+    "makemore": "Makemore",
+    "resnet": "ResNet",
+    "lstm": "LSTM",
+    "vae": "VAE",
+    "gcn": "GCN",
+    "huggingface": "TinyGPT2",
+    "autoencoder": "LitAutoencoder",
+}
 
 HAND_TUNED = "hand-tuned"
 PRODIGY = "prodigy"
 SCHEDULE_FREE = "schedule-free-adamw"
 SELF_TUNED = "self-tuned"
-METHODS = (HAND_TUNED, PRODIGY, SCHEDULE_FREE, SELF_TUNED)
-
-LOOKS = 20
-WARM_UP = 0.05
-WEIGHT_DECAY = 0.01  # of the peers
-CALIBRATION = 15  # minibatches, for the statistics of BatchNorm
+RIVALS = (HAND_TUNED, PRODIGY, SCHEDULE_FREE, SELF_TUNED)
+# What would make a race worthless if it were as good: SelfTuner without one, and with a blind one.
+HELD, RANDOM_ARM = "adamw-3e-3", "random-arm"
+CONTROLS = (HELD, RANDOM_ARM)
+METHODS = (*RIVALS, *CONTROLS)
+BY_TUNER = (SELF_TUNED, *CONTROLS)
 
 Part = Literal["validation", "test"]
 Tuned = tuple[Optimizer, LRScheduler | None]
+
+
+class Key(NamedTuple):
+    """What tells runs apart."""
+
+    script: str
+    method: str
+    seed: int
+
+
+def run(key: Key, sources: Sources, steps: int | None = None) -> Record:
+    """Make one run; one that raises is a record too."""
+    torch.set_num_threads(1)
+    script = script_of(key.script)(sources, key.seed, steps)
+    started = time.process_time()  # of one thread: other programs do not disturb it
+    try:
+        record = script.train(key.method)
+    except (DataError, ImportError):
+        raise  # something to install or to fetch, and then to start again
+    except Exception as error:  # noqa: BLE001  (nothing is lost: the table shows it)
+        record = {"failure": f"{type(error).__name__}: {error}"}
+    seconds = round(time.process_time() - started, 2)
+    return {**key._asdict(), **record, "seconds": seconds, **provenance()}
+
+
+def script_of(name: str) -> type[Script]:
+    return getattr(import_module(f"{__package__}.{name}"), SCRIPTS[name])
 
 
 class Script:
@@ -84,7 +130,9 @@ class Script:
 
     def train(self, method: str) -> Record:
         """Train by a method; return what came of it."""
-        return within(self.steps, functools.partial(self.attempt, method))
+        with controlled(method, f"{type(self).__name__} {self.seed}"):
+            record = within(self.steps, functools.partial(self.attempt, method))
+        return {**record, "rate": CENTRE} if method == HELD else record
 
     def attempt(self, method: str, planned: int) -> Record:
         """Train for a number of steps.
@@ -95,12 +143,11 @@ class Script:
         torch.manual_seed(self.seed)
         model = self.model().train()
         optimizer, scheduler = self.optimizer(method, model, planned)
-        keeper = keeper_of(optimizer, model)
+        output = Output(optimizer, model)
         compute_loss: Callable[..., Tensor] = functools.partial(self.loss, model)
         if isinstance(optimizer, SelfTuner):
             compute_loss = optimizer.record(compute_loss)
             optimizer.before_step(lambda: self.clip_gradients(model))
-        looks: list[float] = []
         for step in range(planned):
             torch.manual_seed(1_000_003 * self.seed + step)  # the same for every method
             loss = compute_loss(*self.minibatch())
@@ -117,20 +164,19 @@ class Script:
                 scheduler.step()
             if is_look(step + 1, planned):
                 with evaluating(optimizer):
-                    recalibrate_if(method, model, self.minibatch)
-                    looks.append(keeper.validate(lambda: self.evaluate(model, "validation")))
+                    if method == SCHEDULE_FREE:  # its weights are not those BatchNorm has seen
+                        recalibrate(model, (self.minibatch() for _ in range(CALIBRATION)))
+                    output.look(lambda: self.evaluate(model, "validation"), step + 1)
                 if isinstance(scheduler, ReduceLROnPlateau):
-                    scheduler.step(looks[-1])
-        with evaluating(optimizer):
-            return self.record(model, optimizer, keeper, looks, planned)
+                    scheduler.step(output.looks[-1])
+        return self.record(model, optimizer, output, planned)
 
     def optimizer(self, method: str, model: nn.Module, planned: int) -> Tuned:
         """Return the optimizer of a method, and its scheduler."""
         if method == HAND_TUNED:
             return self.hand_tuned(model)
-        if method == SELF_TUNED:
-            tuner = SelfTuner(self.adamw(model), model=model, total_steps=planned)
-            return tuner, None
+        if method in BY_TUNER:
+            return SelfTuner(self.adamw(model), model, total_steps=planned), None
         return peer(method, model, planned)
 
     def clip_gradients(self, model: nn.Module) -> None:
@@ -152,25 +198,21 @@ class Script:
         return total / count
 
     def record(
-        self,
-        model: nn.Module,
-        optimizer: Optimizer,
-        keeper: Keeper | SelfTuner,
-        looks: list[float],
-        planned: int,
+        self, model: nn.Module, optimizer: Optimizer, output: Output, planned: int
     ) -> Record:
         """Return what a run came to."""
-        final = self.evaluate(model, "test")
-        with keeper.best():
-            test = self.evaluate(model, "test")
+        with evaluating(optimizer):
+            final = self.evaluate(model, "test")
+            with output.best():
+                test = self.evaluate(model, "test")
         tuner = optimizer if isinstance(optimizer, SelfTuner) else None
         races = tuner.races if tuner else ()
-        finite = [look for look in looks if math.isfinite(look)]
+        finite = [look for look in output.looks if math.isfinite(look)]
         return {
             "test": test if math.isfinite(test) and finite else None,
             "final_test": final if math.isfinite(final) else None,
             "validation": min(finite, default=None),
-            "looks": [look if math.isfinite(look) else None for look in looks],
+            "looks": [look if math.isfinite(look) else None for look in output.looks],
             "rate": chosen_rate(optimizer),
             "reason": races[-1].reason if races else "",
             "races": len(races),
@@ -178,6 +220,56 @@ class Script:
             "minibatches": planned,
             "budget": self.steps,
         }
+
+
+class Output:
+    """The output rule of the library, for every method: the weights at the best look.
+
+    Args:
+        optimizer: SelfTuner keeps them by itself; for all others its keeper does. None is a
+            framework, which looks at what is in the model, ours or not.
+        model: what is trained.
+
+    Attributes:
+        looks: the losses so far.
+    """
+
+    def __init__(self, optimizer: Optimizer | None, model: nn.Module) -> None:
+        self._tuner = optimizer if isinstance(optimizer, SelfTuner) else None
+        self._keeper = Keeper("benchmarks.scripts", None, model)
+        self.looks: list[float] = []
+
+    def look(self, score: Callable[[], float], step: int) -> None:
+        """Score the weights, ours by `SelfTuner.validate`."""
+        if self._tuner is not None:
+            self.looks.append(self._tuner.validate(score))
+        else:
+            self.looks.append(self._keeper.look(score, step=step, maximize=False))
+
+    def take(self, value: float) -> None:
+        """Take in what a framework has found for the weights that are in the model."""
+        self._keeper.take(value, step=len(self.looks))
+        self.looks.append(value)
+
+    def best(self) -> AbstractContextManager[None]:
+        """Give the model the weights that are kept."""
+        return self._keeper.shown() if self._tuner is None else self._tuner.best()
+
+
+@contextlib.contextmanager
+def controlled(method: str, name: str) -> Iterator[None]:
+    """Make SelfTuner what a control asks for meanwhile.
+
+    Args:
+        method: any; most ask for nothing.
+        name: of the run, by which a blind race is decided.
+    """
+    with contextlib.ExitStack() as stack:
+        if method == HELD:
+            stack.enter_context(held_without_race(CENTRE))
+        elif method == RANDOM_ARM:
+            stack.enter_context(drawn_blindly(name))
+        yield
 
 
 class TooLongError(Exception):
@@ -271,40 +363,6 @@ def evaluating(optimizer: Optimizer) -> Iterator[None]:
     optimizer.eval()
     yield
     optimizer.train()
-
-
-def recalibrate_if(method: str, model: nn.Module, minibatch: Callable[[], Any]) -> None:
-    """Compute the statistics of BatchNorm at the weights of Schedule-Free, if there are any."""
-    if method == SCHEDULE_FREE:
-        recalibrate(model, (minibatch() for _ in range(CALIBRATION)))
-
-
-class Keeper:
-    """Remembers the weights with the lowest validation loss, as SelfTuner does by itself."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.model = model
-        self._lowest = math.inf
-        self._weights = copy.deepcopy(model.state_dict())
-
-    def validate(self, score: Callable[[], float]) -> float:
-        value = score()
-        if value < self._lowest:
-            self._lowest = value
-            self._weights = copy.deepcopy(self.model.state_dict())
-        return value
-
-    @contextlib.contextmanager
-    def best(self) -> Iterator[None]:
-        last = copy.deepcopy(self.model.state_dict())
-        self.model.load_state_dict(self._weights)
-        yield
-        self.model.load_state_dict(last)
-
-
-def keeper_of(optimizer: Optimizer, model: nn.Module) -> Keeper | SelfTuner:
-    """Return what remembers the best weights: SelfTuner does so by itself."""
-    return optimizer if isinstance(optimizer, SelfTuner) else Keeper(model)
 
 
 def batched(*tensors: Tensor, size: int) -> Iterator[tuple[Tensor, ...]]:

@@ -21,10 +21,10 @@ from transformers import (
 )
 
 from annealtune.integrations.huggingface import tune
-from benchmarks.quality.records import Record
+from benchmarks.records import Record
 
 from . import common
-from .text import Characters
+from .data import Characters
 
 
 class TinyGPT2(common.Script):
@@ -52,7 +52,7 @@ class TinyGPT2(common.Script):
         set_seed(self.seed)
         model = self.model()
         is_hand_tuned = method == common.HAND_TUNED
-        looks = Looks(model, planned, self.steps)
+        output = common.Output(None, model)
         training = self.text.training.unfold(0, self.block_size, self.block_size)
         validation, _ = self.text.held_out("validation", self.block_size)
         with tempfile.TemporaryDirectory() as folder:
@@ -77,24 +77,20 @@ class TinyGPT2(common.Script):
                 train_dataset=_items(training),
                 eval_dataset=_items(validation),
                 optimizers=_given(method, model, planned),
-                callbacks=[looks],
+                callbacks=[Looks(output, planned, self.steps)],
             )
             trainer.remove_callback(PrinterCallback)
-            if method == common.SELF_TUNED:
+            if method in common.BY_TUNER:
                 tune(trainer)
             trainer.train()
-        optimizer = _unwrapped(trainer.optimizer)
-        with common.evaluating(optimizer):
-            return self.record(model, optimizer, looks.keeper, looks.scores, planned)
+        return self.record(model, _unwrapped(trainer.optimizer), output, planned)
 
 
 class Looks(TrainerCallback):
     """Has the Trainer evaluate, and keeps the best weights."""
 
-    def __init__(self, model: nn.Module, planned: int, budget: int) -> None:
-        self.keeper = common.Keeper(model)
-        self.scores: list[float] = []
-        self._planned, self._budget = planned, budget
+    def __init__(self, output: common.Output, planned: int, budget: int) -> None:
+        self._output, self._planned, self._budget = output, planned, budget
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         common.check_length(_unwrapped(given["optimizer"]), self._planned, self._budget)
@@ -102,7 +98,7 @@ class Looks(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         # The averages of Schedule-Free and SelfTuner are still in the model.
-        self.scores.append(self.keeper.validate(lambda: given["metrics"]["eval_loss"]))
+        self._output.take(given["metrics"]["eval_loss"])
 
 
 def _items(pieces: Tensor) -> list[dict[str, Tensor]]:
@@ -111,7 +107,7 @@ def _items(pieces: Tensor) -> list[dict[str, Tensor]]:
 
 def _given(method: str, model: nn.Module, planned: int) -> tuple[Any, Any]:
     """Return a peer and its scheduler; without one the Trainer makes its own AdamW."""
-    if method in (common.HAND_TUNED, common.SELF_TUNED):
+    if method == common.HAND_TUNED or method in common.BY_TUNER:
         return None, None
     optimizer, scheduler = common.peer(method, model, planned)
     return optimizer, scheduler or get_constant_schedule(optimizer)

@@ -13,7 +13,7 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from .common import Part, Script, Tuned, batched
-from .text import Characters
+from .data import Characters
 
 
 class Recurrent(nn.Module):

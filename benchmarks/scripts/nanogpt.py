@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.optim import AdamW, Optimizer
 
 from .common import Part, Script, Tuned, batched, cosine, warm_up_and
-from .text import Characters
+from .data import Characters
 
 
 class Block(nn.Module):

@@ -11,7 +11,7 @@ from torch.optim import SGD
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from .common import Part, Script, Tuned
-from .images import Images
+from .data import Images
 
 _MEAN = torch.tensor([0.4914, 0.4822, 0.4465]).view(3, 1, 1)
 _DEVIATION = torch.tensor([0.247, 0.243, 0.261]).view(3, 1, 1)

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from torch.optim import Adam
 
 from .common import Part, Script, Tuned
-from .images import Images
+from .data import Images
 
 
 class Autoencoder(nn.Module):

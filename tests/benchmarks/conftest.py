@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.quality.bases import GRIDS
 from benchmarks.quality.oracle import grid_seeds
-from benchmarks.quality.records import Key, Record
+from benchmarks.records import Key, Record
 
 
 class Runs(dict[Key, Record]):

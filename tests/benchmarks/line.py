@@ -1,4 +1,4 @@
-"""A small task, and what a method or a base needs."""
+"""Small tasks, and what a method or a base needs."""
 
 import math
 
@@ -29,11 +29,12 @@ def skip_without(name):
 
 
 class Line(Task):
-    """A line through noisy points, from zero."""
+    """A line through noisy points, from zero, or from its minimum, where small rates do best."""
 
     steps = 120
     batch_size = 16
     multiples = (1.0, 1.0)
+    is_learnt = False
 
     def load(self):
         source = generator(0)
@@ -45,8 +46,8 @@ class Line(Task):
 
     def build(self):
         network = nn.Linear(1, 1)
-        nn.init.zeros_(network.weight)
-        nn.init.zeros_(network.bias)
+        nn.init.constant_(network.weight, 2.0 * self.is_learnt)
+        nn.init.constant_(network.bias, -1.0 * self.is_learnt)
         return network
 
     def loss(self, network, minibatch):
@@ -55,10 +56,9 @@ class Line(Task):
         return F.mse_loss(network(minibatch[0]), minibatch[1])
 
     def groups(self, network):
-        both = [network.weight], [network.bias]
         if self.multiples == (1.0, 1.0):
-            return [([*both[0], *both[1]], 1.0)]
-        return list(zip(both, self.multiples, strict=True))
+            return super().groups(network)
+        return list(zip(([network.weight], [network.bias]), self.multiples, strict=True))
 
 
 class Uneven(Line):
@@ -67,42 +67,13 @@ class Uneven(Line):
     multiples = (1.0, 0.1)
 
 
+class Learnt(Line):
+    is_learnt = True
+
+
 class Breaking(Line):
     """The same, until its minibatches are no numbers any more."""
 
     def minibatch(self, index):
         inputs, targets = super().minibatch(index)
         return (inputs, targets) if index < 50 else (inputs * math.nan, targets)
-
-
-class Normalised(Line):
-    """The same through BatchNorm, whose statistics belong to the weights that are evaluated."""
-
-    def build(self):
-        return nn.Sequential(nn.BatchNorm1d(1), nn.Linear(1, 1))
-
-    def groups(self, network):
-        return Task.groups(self, network)
-
-
-class Learnt(Line):
-    """The same in another unit, or from its minimum, where small rates do best."""
-
-    factor, is_learnt = 1.0, True
-
-    def build(self):
-        network = super().build()
-        if self.is_learnt:
-            network.weight.data.fill_(2.0)
-            network.bias.data.fill_(-1.0)
-        return network
-
-    def loss(self, network, minibatch):
-        return self.factor * super().loss(network, minibatch)
-
-
-class Flat(Line):
-    """A plateau: nothing is learnt at any rate."""
-
-    def loss(self, network, minibatch):
-        return 1 + 1e-9 * super().loss(network, minibatch)

@@ -12,32 +12,23 @@ PAGE = """<!doctype html><meta name="viewport" content="width=device-width">
 @media (prefers-color-scheme: dark) { body { background: #0000ff } }</style>{}"""
 
 
-@pytest.fixture
-def page(tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(PAGE.replace("{}", ""))
-    return path
+def test_it_shows_the_page_as_it_is_asked_for(tmp_path):
+    page, light, dark = (tmp_path / name for name in ("page.html", "light.png", "dark.png"))
+    page.write_text(PAGE.replace("{}", ""))
+    main([str(page), str(light), "--width", "400", "--top", "9", "--height", "300"])
+    main([str(page), str(dark), "--dark"])
+    shown = ((light, (400, 300), (255, 0, 0)), (dark, (1280, 3000), (0, 0, 255)))
+    for path, size, colour in shown:
+        with Image.open(path) as picture:
+            assert picture.size == size
+            assert picture.convert("RGB").getpixel((200, 150)) == colour
 
 
-def test_it_shows_the_page_as_it_is_asked_for(page, tmp_path):
-    main(
-        [str(page), str(tmp_path / "light.png"), "--width", "400", "--top", "9", "--height", "300"]
-    )
-    with Image.open(tmp_path / "light.png") as light:
-        assert light.size == (400, 300)
-        assert light.convert("RGB").getpixel((200, 150)) == (255, 0, 0)
-    main([str(page), str(tmp_path / "dark.png"), "--dark"])
-    with Image.open(tmp_path / "dark.png") as dark:
-        assert dark.size == (1280, 3000)
-        assert dark.convert("RGB").getpixel((200, 150)) == (0, 0, 255)
-
-
-def test_a_page_that_is_not_there_or_complains_is_refused(page, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "none.html"), str(tmp_path / "p.png")])
-    assert "there is no such file" in capsys.readouterr().err
+def test_a_page_that_is_not_there_or_complains_is_refused(tmp_path, capsys):
+    page = tmp_path / "page.html"
     page.write_text(PAGE.replace("{}", "<script>console.error('broken')</script>"))
-    with pytest.raises(SystemExit):
-        main([str(page), str(tmp_path / "p.png")])
-    assert "broken" in capsys.readouterr().err
+    for path, named in ((tmp_path / "none.html", "none.html"), (page, "broken")):
+        with pytest.raises(SystemExit):
+            main([str(path), str(tmp_path / "p.png")])
+        assert named in capsys.readouterr().err
     assert not (tmp_path / "p.png").exists()

@@ -4,31 +4,7 @@ sealed: nothing was chosen by what the tuner does on them.
 
 from __future__ import annotations
 
-from . import (
-    adaptation,
-    columns,
-    densities,
-    fields,
-    functions,
-    games,
-    gates,
-    generation,
-    images,
-    labels,
-    latents,
-    lines,
-    molecules,
-    numerals,
-    oscillations,
-    perceptrons,
-    phrases,
-    sequences,
-    shapes,
-    tables,
-    text,
-    transfer,
-    vision,
-)
+from . import adaptation, functions, games, gates, generation, images, numerals, tables, text
 from .task import Task
 
 # The seventeen of decision 0015.
@@ -53,18 +29,18 @@ _DEVELOPED: dict[str, type[Task]] = {
 }
 # Sealed in a first round, opened after it: those with an even SHA-256 of their name.
 OPENED: dict[str, type[Task]] = {
-    "wide": perceptrons.Wide,
-    "residual": perceptrons.Residual,
-    "fashion-convolutions": vision.FashionConvolutions,
+    "wide": images.Wide,
+    "residual": images.Residual,
+    "fashion-convolutions": images.FashionConvolutions,
     "adversarial": games.Adversarial,
     "denoising": generation.Denoising,
-    "adding-problem": sequences.AddingProblem,
-    "skip-gram": sequences.SkipGram,
-    "poisson": fields.Poisson,
-    "raw-table": columns.RawTable,
-    "friedman": columns.Friedman,
-    "collaborative": columns.Collaborative,
-    "molecules": molecules.Molecules,
+    "adding-problem": text.AddingProblem,
+    "skip-gram": text.SkipGram,
+    "poisson": functions.Poisson,
+    "raw-table": tables.RawTable,
+    "friedman": tables.Friedman,
+    "collaborative": tables.Collaborative,
+    "molecules": tables.Molecules,
 }
 # The others of the first round: run once before, with other constants; nothing was chosen on them.
 _KEPT: dict[str, type[Task]] = {
@@ -72,38 +48,38 @@ _KEPT: dict[str, type[Task]] = {
     "frozen-body": adaptation.FrozenBody,
     "unfrozen": adaptation.Unfrozen,
     "low-rank-adapter": adaptation.LowRankAdapter,
-    "batches-of-four": perceptrons.BatchesOfFour,
-    "vision-transformer": vision.VisionTransformer,
-    "cifar-convolutions": vision.CifarConvolutions,
+    "batches-of-four": images.BatchesOfFour,
+    "vision-transformer": images.VisionTransformer,
+    "cifar-convolutions": images.CifarConvolutions,
     "policy-gradient": games.PolicyGradient,
     "diffusion": generation.Diffusion,
-    "fourier-features": fields.FourierFeatures,
-    "cancer": columns.Cancer,
+    "fourier-features": functions.FourierFeatures,
+    "cancer": tables.Cancer,
 }
 # Written for the second round, and run with its constants.
 _SECOND: dict[str, type[Task]] = {
-    "mixture-density": densities.MixtureDensity,
-    "bag-of-words": lines.BagOfWords,
-    "oscillator": oscillations.Oscillator,
+    "mixture-density": generation.MixtureDensity,
+    "bag-of-words": text.BagOfWords,
+    "oscillator": functions.Oscillator,
     "triplets": numerals.Triplets,
-    "wrong-labels": labels.WrongLabels,
-    "softmax-regression": labels.SoftmaxRegression,
-    "occupancy": shapes.Occupancy,
+    "wrong-labels": images.WrongLabels,
+    "softmax-regression": images.SoftmaxRegression,
+    "occupancy": functions.Occupancy,
     "deep-tanh": numerals.DeepTanh,
     "rows-of-digits": numerals.RowsOfDigits,
     "fine-tuned-digits": numerals.FineTunedDigits,
 }
 # Written for the third round, when all constants were fixed.
 FRESH: dict[str, type[Task]] = {
-    "variational": latents.Variational,
-    "coupling-flow": latents.CouplingFlow,
-    "strengths": latents.Strengths,
+    "variational": generation.Variational,
+    "coupling-flow": generation.CouplingFlow,
+    "strengths": generation.Strengths,
     "experts": gates.Experts,
     "hypernetwork": gates.Hypernetwork,
-    "dilated-convolutions": phrases.DilatedConvolutions,
-    "punctuation": phrases.Punctuation,
-    "fine-tuned-grey": transfer.FineTunedGrey,
-    "biases-only": transfer.BiasesOnly,
+    "dilated-convolutions": text.DilatedConvolutions,
+    "punctuation": text.Punctuation,
+    "fine-tuned-grey": adaptation.FineTunedGrey,
+    "biases-only": adaptation.BiasesOnly,
 }
 # One of the third round, opened after it: it showed a defect, and chose the rule that mends it.
 _MENDED: dict[str, type[Task]] = {"point-clouds": gates.PointClouds}

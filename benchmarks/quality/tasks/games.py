@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .noise import fixed_noise
-from .task import SPARE, Part, Task, generator, perceptron
+from .task import SPARE, Part, Task, fixed_noise, generator, perceptron
 
 # The cart's place and the pole's angle at which an episode is over.
 FARTHEST, STEEPEST = 1.5, 0.4

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .labels import Pixels
+from .images import Pixels
 from .task import Task, generator, perceptron
 
 

@@ -1,4 +1,4 @@
-"""Tasks on text: the next character, the next word."""
+"""Tasks on text and sequences: the next character or word, marks, lines, sums to remember."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .task import Task, generator, pretrain
+from .task import Part, Task, fixed_noise, generator, pretrain
 
 # Of the text: what is trained on, what a net is pre-trained on, where fine-tuning begins and ends.
 TRAINED, PRETRAINED, OTHERS_BEGIN, OTHERS_END = 900_000, 600_000, 1_060_000, 1_090_000
@@ -175,3 +175,223 @@ class Words(Task):
             nn.Tanh(),
             nn.Linear(48, 800),
         )
+
+
+class Dilated(nn.Module):
+    """Looks back by some places, twice as far as the one before; its inputs are added."""
+
+    def __init__(self, width: int, distance: int) -> None:
+        super().__init__()
+        self.distance = distance
+        self.convolution = nn.Conv1d(width, width, 2, dilation=distance)
+        self.projection = nn.Conv1d(width, width, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        seen = self.convolution(F.pad(features, (self.distance, 0)))
+        return features + self.projection(F.relu(seen))
+
+
+class LookingBack(nn.Module):
+    """Five dilated convolutions: a character is predicted from the 32 before it."""
+
+    def __init__(self, characters: int, width: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(characters, width)
+        self.blocks = nn.Sequential(*[Dilated(width, 2**layer) for layer in range(5)])
+        self.head = nn.Conv1d(width, characters, 1)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        features = self.blocks(self.embedding(codes).transpose(1, 2))
+        return self.head(features).transpose(1, 2)
+
+
+class DilatedConvolutions(Characters):
+    """Characters by convolutions that look back ever farther."""
+
+    steps = 1200
+    batch_size = 8
+    window = 48
+    test_windows = 1200
+
+    def build(self) -> nn.Module:
+        return LookingBack(self.characters, 48)
+
+
+class Tagger(nn.Module):
+    """Vectors of words, and a convolution that sees two words on each side."""
+
+    def __init__(self, words: int, width: int, hidden: int, tags: int) -> None:
+        super().__init__()
+        self.vectors = nn.Embedding(words, width)
+        self.convolution = nn.Conv1d(width, hidden, 5, padding=2)
+        self.head = nn.Linear(hidden, tags)
+
+    def forward(self, words: Tensor) -> Tensor:
+        seen = self.convolution(self.vectors(words).transpose(1, 2))
+        return self.head(torch.tanh(seen).transpose(1, 2))
+
+
+class Punctuation(Task):
+    """Which mark follows each of sixteen words, if any; 2,000 words are known."""
+
+    steps = 1500
+    batch_size = 16
+    words, window = 2000, 16
+    marks = " ,.;:?!"
+
+    def load(self) -> None:
+        found = re.findall(r"([a-z']+)[ \n]*([,.;:?!]?)", self.sources.read_text().lower())
+        frequent = collections.Counter(word for word, _ in found).most_common(self.words - 1)
+        codes = {word: code for code, (word, _) in enumerate(frequent, start=1)}
+        words = torch.tensor([codes.get(word, 0) for word, _ in found])
+        marks = torch.tensor([self.marks.index(mark or " ") for _, mark in found])
+        count = len(found) // self.window
+        order = torch.randperm(count, generator=generator(96))
+        inputs, targets = (
+            stream[: count * self.window].view(count, self.window)[order]
+            for stream in (words, marks)
+        )
+        self.inputs, self.test_inputs = inputs[2000:], inputs[:2000]
+        self.targets, self.test_targets = targets[2000:], targets[:2000]
+
+    def build(self) -> nn.Module:
+        return Tagger(self.words, 32, 64, len(self.marks))
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        words, marks = minibatch
+        return F.cross_entropy(network(words).flatten(0, 1), marks.flatten())
+
+
+class Bag(nn.Module):
+    """The mean of the vectors of a line's words, and a linear layer; word 0 is none."""
+
+    def __init__(self, words: int, width: int, classes: int) -> None:
+        super().__init__()
+        self.vectors = nn.EmbeddingBag(words, width, mode="mean", padding_idx=0)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, lines: Tensor) -> Tensor:
+        return self.head(self.vectors(lines))
+
+
+class BagOfWords(Task):
+    """In which eighth of the text a line stands; lines that name a speaker are left out."""
+
+    steps = 2000
+    parts, words, test_lines = 8, 2000, 4000
+
+    def load(self) -> None:
+        text = self.sources.read_text().lower()
+        spoken = [line for line in text.split("\n") if line and not line.endswith(":")]
+        found = [re.findall(r"[a-z']+", line) for line in spoken]
+        order = torch.randperm(len(found), generator=generator(82))
+        to_train = order[self.test_lines :].tolist()
+        counts = collections.Counter(word for place in to_train for word in found[place])
+        frequent = counts.most_common(self.words - 1)
+        codes = {word: code for code, (word, _) in enumerate(frequent, start=1)}
+        # Rare words are left out, as if the line were shorter.
+        rows = [torch.tensor([codes[word] for word in line if word in codes]) for line in found]
+        lines = nn.utils.rnn.pad_sequence([row.long() for row in rows], batch_first=True)[order]
+        parts = order * self.parts // len(order)
+        self.inputs, self.test_inputs = lines[self.test_lines :], lines[: self.test_lines]
+        self.targets, self.test_targets = parts[self.test_lines :], parts[: self.test_lines]
+
+    def build(self) -> nn.Module:
+        return Bag(self.words, 32, self.parts)
+
+
+class Memory(nn.Module):
+    """One LSTM, and a number from where it ends."""
+
+    def __init__(self, inputs: int, width: int) -> None:
+        super().__init__()
+        self.memory = nn.LSTM(inputs, width, batch_first=True)
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, sequences: Tensor) -> Tensor:
+        features, _ = self.memory(sequences)
+        return self.head(features[:, -1])[:, 0]
+
+
+class AddingProblem(Task):
+    """The sum of the two numbers of twenty that are marked, with a little noise."""
+
+    steps = 1200
+    batch_size = 32
+    length = 20
+
+    def load(self) -> None:
+        source = generator(41)
+        numbers = torch.rand(6000, self.length, generator=source)
+        marked = torch.rand(6000, self.length, generator=source).topk(2).indices
+        marks = torch.zeros(6000, self.length).scatter(1, marked, 1.0)
+        noise = 0.1 * torch.randn(6000, generator=source)
+        sequences, sums = torch.stack([numbers, marks], 2), (numbers * marks).sum(1) + noise
+        self.inputs, self.test_inputs = sequences[:4000], sequences[4000:]
+        self.targets, self.test_targets = sums[:4000], sums[4000:]
+
+    def build(self) -> nn.Module:
+        return Memory(2, 32)
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        sequences, sums = minibatch
+        return F.mse_loss(network(sequences), sums)
+
+
+class WordVectors(nn.Module):
+    """Two vectors for each word, as in word2vec: for when it stands in the middle, and around."""
+
+    def __init__(self, words: int, width: int) -> None:
+        super().__init__()
+        self.middles = nn.Embedding(words, width)
+        self.around = nn.Embedding(words, width)
+        nn.init.uniform_(self.middles.weight, -0.5 / width, 0.5 / width)
+        nn.init.zeros_(self.around.weight)
+
+    def forward(self, middles: Tensor, others: Tensor) -> Tensor:
+        """Return how well each of several other words fits a word in the middle."""
+        return (self.around(others) @ self.middles(middles)[..., None])[..., 0]
+
+
+class SkipGram(Task):
+    """Word vectors from neighbours, which are to be told from five words drawn by frequency."""
+
+    steps = 2000
+    batch_size = 256
+    words, negatives = 1000, 5
+
+    def load(self) -> None:
+        found = re.findall(r"[a-z']+", self.sources.read_text().lower())[:150_000]
+        frequent = collections.Counter(found).most_common(self.words)
+        codes = {word: code for code, (word, _) in enumerate(frequent)}
+        stream = torch.tensor([codes[word] for word in found if word in codes])
+        shares = torch.tensor([float(count) for _, count in frequent]) ** 0.75
+        repeats = (shares / shares.sum() * 50_000).ceil().long()
+        self.bag = torch.arange(self.words).repeat_interleave(repeats)
+        last = len(stream) * 9 // 10
+        self.inputs, self.targets = self.pairs(stream[:last])
+        middles, around = self.pairs(stream[last:])
+        order = torch.randperm(len(middles), generator=generator(42))[:6000]
+        self.test_inputs, self.test_targets = middles[order], around[order]
+
+    def pairs(self, stream: Tensor) -> tuple[Tensor, Tensor]:
+        """Return words with those one or two places off, on both sides."""
+        pairs = [(stream[:-distance], stream[distance:]) for distance in (1, 2)]
+        pairs += [(after, before) for before, after in pairs]
+        middles, around = zip(*pairs, strict=True)
+        return torch.cat(middles), torch.cat(around)
+
+    def build(self) -> nn.Module:
+        return WordVectors(self.words, 24)
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        middles, around = minibatch
+        drawn = self.bag[torch.randint(len(self.bag), (len(middles), self.negatives))]
+        others = torch.cat([around[:, None], drawn], 1)
+        fits = network(middles, others)
+        return F.softplus(-fits[:, 0]).mean() + F.softplus(fits[:, 1:]).sum(1).mean()
+
+    @torch.no_grad()
+    def score(self, network: nn.Module, part: Part) -> float:
+        with fixed_noise(43):
+            return float(self.loss(network, self.held_out(part)))

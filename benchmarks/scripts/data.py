@@ -1,18 +1,48 @@
-"""A text as characters: the first nine tenths to train on, the rest in halves."""
+"""What the scripts are trained on: images as numbers from 0 to 1, a text as characters."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor
 
-from .common import Part
+from benchmarks.quality.tasks.task import Sources
+
+from .common import Part, batched
 
 # Pieces of the validation part: a look is to be cheap. The test has all of its part.
 _LOOKED_AT = 200
 
 
+class Images:
+    """Fashion-MNIST or CIFAR-10: the published training part to train on, a tenth of the rest to
+    look at."""
+
+    def __init__(self, sources: Sources, name: str) -> None:
+        dataset = sources.dataset(name)
+        self.training = dataset.train_inputs, dataset.train_targets
+        both = dataset.test_inputs, dataset.test_targets
+        tenth = len(both[0]) // 10
+        self._parts = {
+            "validation": tuple(t[:tenth] for t in both),
+            "test": tuple(t[tenth:] for t in both),
+        }
+
+    def draw(self, count: int) -> tuple[Tensor, Tensor]:
+        """Draw images to train on, and their labels."""
+        images, labels = self.training
+        rows = torch.randint(len(images), (count,))
+        return images[rows] / 255, labels[rows]
+
+    def held_out(self, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield the images of another part, and their labels."""
+        for images, labels in batched(*self._parts[part], size=500):
+            yield images / 255, labels
+
+
 class Characters:
-    """The characters of a text as numbers.
+    """The characters of a text as numbers: nine tenths to train on, the rest in halves.
 
     Attributes:
         symbols: how many different ones there are.

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from annealtune.training.storage.provenance import describe_provenance
-
 Record = dict[str, Any]
 
 
@@ -82,21 +80,24 @@ def _parsed(lines: Iterable[str], path: Path, kind: Any) -> Iterable[tuple[Any, 
 
 def provenance() -> Record:
     """Return where a run was made: commit, torch, CPU, threads."""
-    facts = describe_provenance()
+    changes = _git("status", "--porcelain", "-uno").splitlines()
+    # A benchmark writes its own results while it runs.
+    is_changed = any("docs/results/" not in line for line in changes)
     return {
-        "commit": facts.get("commit", "") + ("-changed" if _is_changed() else ""),
-        "torch": facts["torch"],
+        "commit": _git("rev-parse", "HEAD") + ("-changed" if is_changed else ""),
+        "torch": str(torch.__version__),
         "cpu": _cpu(),
         "threads": torch.get_num_threads(),
     }
 
 
-def _is_changed() -> bool:
-    """Tell whether there are changes that are not in the commit."""
-    command = ["git", "-C", str(Path(__file__).parent), "status", "--porcelain", "-uno"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
-    # A benchmark writes its own results while it runs.
-    return any("docs/results/" not in line for line in answer.stdout.splitlines())
+def _git(*words: str) -> str:
+    """Return what git says of this repository; nothing where it is none."""
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _cpu() -> str:
