@@ -12,17 +12,18 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from annealtune.optim.trial import arm_rates, centre, race, races
+from annealtune.optim.trial.arm_rates import rate_of
+from annealtune.optim.trial.race import Race
+from annealtune.optim.trial.races import Races
+
 from annealtune import SelfTuner
 from annealtune.annealing import Setting
 from annealtune.annealing import race as rules
 from annealtune.annealing.acceptance import metropolis
 from annealtune.annealing.race import Difference, Outcome, Standings, paired_difference
 from annealtune.optim import averaging, guard, held_setting, self_tuner
-from annealtune.optim.averaging import WeightAverage
-from annealtune.optim.trial import arm_rates, centre, race, races
-from annealtune.optim.trial.arm_rates import rate_of
-from annealtune.optim.trial.race import Race
-from annealtune.optim.trial.races import Races
+from annealtune.optim.average import WeightAverage
 
 Patch = AbstractContextManager[Any]
 

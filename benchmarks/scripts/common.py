@@ -19,7 +19,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, R
 
 from annealtune import SelfTuner
 from annealtune.errors import DataError, NonFiniteLossError
-from annealtune.optim.averaging import recalibrate
+from annealtune.optim.average import recalibrate
 from annealtune.optim.keeper import Keeper
 from benchmarks.quality.gradients import CALIBRATION, LOOKS
 from benchmarks.quality.peers import WARM_UP, WEIGHT_DECAY

@@ -3,10 +3,10 @@
 import math
 
 import pytest
+from annealtune.optim.trial import arm_rates, races
 
 from annealtune.annealing import race as rules
 from annealtune.annealing.race import Standings
-from annealtune.optim.trial import arm_rates, races
 from benchmarks.quality import variants
 from benchmarks.quality.methods import METHODS, run
 from benchmarks.quality.tasks.catalogue import TASKS

@@ -14,9 +14,9 @@ from random import Random
 
 import numpy as np
 import torch
+from annealtune.studies.listing import list_directory
 
 from annealtune.errors import AnnealtuneError, printable
-from annealtune.studies.listing import list_directory
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import read_lone_run, read_study
 from annealtune.training import load, run

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from annealtune.studies.listing import list_directory
 
 import annealtune
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.engines import Task
-from annealtune.studies.listing import list_directory
 from annealtune.studies.records import read_lone_run, read_study, sealed_toml
 from annealtune.training.config import FREE_KEYS
 from annealtune.training.describe import describe_run

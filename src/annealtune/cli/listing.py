@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from annealtune.annealing.race_info import rate_text
+from annealtune.annealing.race import rate_text
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import (
     LOCK,

@@ -66,7 +66,7 @@ class OptimizerWrapper(Optimizer):
         return self.base.defaults
 
     def record(self, function: Function, *, scaler: Any = None) -> Function:
-        """Wrap the function that computes the loss of a minibatch; it does what it did before.
+        """Wrap the function that computes the loss of a minibatch; its behaviour is unchanged.
 
         Calls with gradients on are remembered until the next `step`, so that the same loss can be
         computed again: same arguments, random numbers, autocast and factor on the loss. The

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.config.blocks import DEFAULT_STRATEGY, AnnealingOptions, TunedOptions
 from annealtune.training.evaluation import rank
 from annealtune.training.progress import describe, told_scores

@@ -17,8 +17,8 @@ from torch import nn
 from torch.amp import GradScaler
 
 from annealtune.errors import ConfigError, NonFiniteLossError
-from annealtune.optim.run_state import RandomState
 from annealtune.optim.keeper import Keeper
+from annealtune.optim.run_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.data.batches import Samples, divide

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from annealtune.annealing.race_info import rate_text
+from annealtune.annealing.race import rate_text
 from annealtune.studies.records import RunRecord, read_lone_run
 from annealtune.studies.report.figures.runs import RunView
 from annealtune.studies.report.run_page import write_comparison, write_run_report

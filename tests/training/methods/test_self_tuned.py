@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from annealtune import SelfTuner
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.errors import ConfigError
 from annealtune.training.config import from_values
 from annealtune.training.describe import describe_run

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import rate_text
+from annealtune.annealing.race import rate_text
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.statistics.measures import number
 

@@ -13,7 +13,7 @@ from torch.amp import GradScaler
 
 from annealtune.errors import ConfigError
 from annealtune.optim import EmbeddedTuner, StepInfo, StochasticSA
-from annealtune.optim.evaluation.objectives import error
+from annealtune.optim.embedded import error
 from annealtune.training.factories import import_factory, in_one_line, is_factory
 
 from .method import CountedMinibatch, Method

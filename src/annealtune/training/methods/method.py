@@ -13,7 +13,7 @@ from torch.amp import GradScaler
 
 from annealtune.annealing.race import RaceInfo
 from annealtune.optim import StepInfo
-from annealtune.optim.evaluation.objectives import error
+from annealtune.optim.embedded import error
 from annealtune.training.data.batches import Samples
 from annealtune.training.task import Task
 

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.report.figures.runs import RunView, hero_panel, race_panels
 from annealtune.studies.report.figures.style import blank, style
