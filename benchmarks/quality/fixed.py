@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 
-from annealtune.optim.options.group_rates import GroupRates
-from annealtune.optim.trial.centre import known_centre, relative_centre
-
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.guard import EVERY
+from annealtune.optim.options import GroupRates
+from annealtune.optim.race import known_centre, relative_centre
 from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 
 from .bases import base_of, write_rate

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from annealtune.optim.evaluation.guards import Buffers, kept
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from annealtune.optim.average import recalibrate
+from annealtune.optim.run_state import Buffers, kept
 
 from .bases import has_batch_norm
 from .gradients import Gradients, Looks, Record

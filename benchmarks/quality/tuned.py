@@ -9,14 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from annealtune.optim.options.presets import Preset
-from annealtune.optim.trial.race import Race
-from annealtune.optim.trial.races import Races
-
 from annealtune import SGDSA, SelfTuner
 from annealtune.annealing import Setting
 from annealtune.annealing.race import Outcome
 from annealtune.errors import NonFiniteLossError
+from annealtune.optim.annealing_state import Preset
+from annealtune.optim.race import Race, Races
 
 from .bases import base_of
 from .gradients import Gradients, Looks, Record

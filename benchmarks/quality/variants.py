@@ -13,9 +13,6 @@ from typing import Any
 from unittest import mock
 
 from annealtune.optim.trial import arm_rates, centre, race, races
-from annealtune.optim.trial.arm_rates import rate_of
-from annealtune.optim.trial.race import Race
-from annealtune.optim.trial.races import Races
 
 from annealtune import SelfTuner
 from annealtune.annealing import Setting
@@ -24,6 +21,7 @@ from annealtune.annealing.acceptance import metropolis
 from annealtune.annealing.race import Difference, Outcome, Standings, paired_difference
 from annealtune.optim import averaging, guard, held_setting, self_tuner
 from annealtune.optim.average import WeightAverage
+from annealtune.optim.race import Race, Races, rate_of
 
 Patch = AbstractContextManager[Any]
 
