@@ -7,7 +7,6 @@ import math
 import statistics
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -16,7 +15,7 @@ from torch.optim import Optimizer
 
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Part, StateError
-from annealtune.optim.parameters import gathered, parameters_of
+from annealtune.optim.parameters import numbers_of, parameters_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.run_state import (
     Gradients,
@@ -253,7 +252,7 @@ class Keeper(Part):
                 gradients.put_aside()  # out of reach of a zero_grad
                 for module in modules:
                     module.training = False
-                numbers = _numbers(self._owner, score())
+                numbers = numbers_of(f"{self._owner}.validate(score): the score", score())
         except BaseException:
             self._put_back(copies)
             raise
@@ -378,29 +377,6 @@ class Keeper(Part):
             name: value.to(live.get(name, value), copy=True)
             for name, value in saved["weights"].items()
         }
-
-
-def _numbers(owner: str, score: Any) -> list[float]:
-    """Return what a score returned as numbers.
-
-    Raises:
-        TypeError: if it is something else.
-    """
-    values = score
-    if isinstance(score, Tensor):
-        values = gathered(score.detach())
-    if getattr(values, "ndim", None) in (0, 1) and hasattr(values, "tolist"):  # numpy's too
-        values = values.tolist()
-    if isinstance(values, Real) and not isinstance(score, bool):
-        return [float(values)]
-    if isinstance(values, list | tuple):
-        numbers = [v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in values]
-        if numbers and all(isinstance(number, Real) for number in numbers):
-            return [float(number) for number in numbers]
-    raise TypeError(
-        f"{owner}.validate(score): the score must return a number, or several whose mean is "
-        f"compared, got {score!r}"
-    )
 
 
 def _turned(value: float, *, maximize: bool) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 import torch
@@ -111,6 +112,28 @@ def read(*values: Tensor | float) -> list[float]:
         for place, number in zip(places, numbers, strict=True):
             found[place] = number
     return found
+
+
+def numbers_of(source: str, value: Any) -> list[float]:
+    """Return what a score or an objective returned as numbers: one, or several in a row.
+
+    Raises:
+        TypeError: if it is something else.
+
+    Example:
+        >>> numbers_of("the score", [1, torch.tensor(0.5)])
+        [1.0, 0.5]
+    """
+    values = gathered(value.detach()) if isinstance(value, Tensor) else value
+    if getattr(values, "ndim", None) in (0, 1) and hasattr(values, "tolist"):  # numpy's too
+        values = values.tolist()
+    if isinstance(values, Real) and not isinstance(value, bool):
+        return [float(values)]
+    if isinstance(values, list | tuple):
+        numbers = [v.item() if isinstance(v, Tensor) and v.numel() == 1 else v for v in values]
+        if numbers and all(isinstance(number, Real) for number in numbers):
+            return [float(number) for number in numbers]
+    raise TypeError(f"{source} must return a number, or several in a row, got {value!r}")
 
 
 def _values(gradient: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.history import History
 from annealtune.optim.minibatch import Minibatch, Objective
 from annealtune.optim.options import Controls, GroupRates, direction, refuses
-from annealtune.optim.parameters import gathered, gradients_are_finite, parameters_of
+from annealtune.optim.parameters import gathered, gradients_are_finite, numbers_of, parameters_of
 from annealtune.optim.run_state import (
     Buffers,
     Gradients,
@@ -676,8 +676,8 @@ class Race:
         self.arms.switch_to(arm)
         assert self._objective is not None
         with unchanged(self._context.parameters, self._context.modules):
-            values = self._objective()
-        return self._context.ranks.means(_numbers(values), "objective", arm)
+            numbers = numbers_of("SelfTuner(objective=...)", self._objective())
+        return self._context.ranks.means(numbers, "objective", arm)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""
@@ -696,29 +696,6 @@ class Race:
         self.extra_steps = state["extra_steps"]
         self.standings.load_state_dict(state["standings"])
         self.arms.load_state_dict(state["arms"])
-
-
-def _numbers(values: Any) -> list[float]:
-    """Return what an objective returned as numbers.
-
-    Raises:
-        TypeError: if it is something else.
-    """
-    given = values
-    if isinstance(values, Tensor):
-        values = values.detach().double().flatten().tolist()
-    elif isinstance(values, int | float):
-        values = [values]
-    try:
-        numbers = [] if isinstance(values, str | bytes) else [float(value) for value in values]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers:
-        raise TypeError(
-            "SelfTuner(objective=...) must return a number, or several that are compared one by "
-            f"one, got {given!r}"
-        )
-    return numbers
 
 
 def _are_close(ones: Sequence[float], others: Sequence[float]) -> bool:
