@@ -24,8 +24,8 @@ from annealtune.training.config.run_config import MethodName
 
 METHODS = get_args(MethodName)
 ENTRY = "annealtune.training.runs"
-DIRECTORY = "annealtune.training.storage.directory"
-BEST = "annealtune.training.storage.best:BestWeights"
+STORAGE = "annealtune.training.storage"
+DIRECTORY = f"{STORAGE}.directory:RunDirectory"
 
 # While the weights are those of a tentative step, or half updated.
 INSIDE_A_STEP = {
@@ -44,18 +44,28 @@ INSIDE_A_STEP = {
 MOMENTS = {
     "in the second epoch, inside a step": (None, 9),
     "before the config is written": ("os:fsync", 1),
+    "before the task is": ("os:fsync", 3),
     "the first checkpoint is not yet forced to disk": ("os:fsync", 5),
-    "it is not yet in its place": ("pathlib:Path.replace", 2),
-    "its manifest is not": ("pathlib:Path.replace", 3),
+    "it is not yet in its place": ("pathlib:Path.replace", 3),
+    "it is, and those of before are not yet removed": (
+        f"{STORAGE}.checkpoint:Checkpoints._names",
+        2,
+    ),
     "old checkpoints are being removed": ("pathlib:Path.unlink", 9),
     "at the end of an epoch": ("annealtune.training.session:Session.end_epoch", 2),
-    "the new best weights have not taken the place of the old ones": (f"{BEST}.commit", 2),
-    "they have, and what is known of them has not": (f"{BEST}._write_facts", 2),
+    "there are new best weights, and what is known of them are the old ones'": (
+        f"{STORAGE}.directory:write_json",
+        3,
+    ),
     "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
-    "all is done but the seal": (f"{ENTRY}:RunDirectory.finish", 1),
-    "all is sealed but the result is not there": (f"{DIRECTORY}:write_atomically", 3),
+    "the first epoch is recorded and nothing is saved": (
+        f"{STORAGE}.checkpoint:Checkpoints.save",
+        1,
+    ),
+    "all is done but the seal": (f"{DIRECTORY}.finish", 1),
+    "all is sealed but the result is not there": (f"{STORAGE}.seal:write_atomically", 2),
 }
-OF_THE_OTHERS = ("in the second epoch, inside a step", "its manifest is not")
+OF_THE_OTHERS = ("in the second epoch, inside a step", "it is not yet in its place")
 
 
 @pytest.mark.parametrize(
@@ -78,13 +88,13 @@ def test_one_kill_leaves_no_trace(
 
 HALF_A_LINE = """
 import os, signal
-from annealtune.training.storage.records import RecordFile
+from annealtune.training.storage.files import RecordFile
 real, lines = RecordFile.append, []
 def append(self, record):
     real(self, record)
     lines.append(self.path)
     if len(lines) == 3:
-        os.truncate(self.path, self.size() - 20)
+        os.truncate(self.path, self.path.stat().st_size - 20)
         os.kill(os.getpid(), signal.SIGKILL)
 RecordFile.append = append
 """
@@ -105,11 +115,11 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
         (INSIDE_A_STEP[method], 9),
         ("os:fsync", 9),
         ("pathlib:Path.replace", 5),
-        ("annealtune.training.storage.checkpoint:Checkpoints.save", 3),
+        (f"{STORAGE}.checkpoint:Checkpoints.save", 3),
         ("annealtune.training.session:evaluate", 2),
-        ("annealtune.training.storage.records:RecordFile.append", 2),
+        (f"{STORAGE}.files:RecordFile.append", 2),
         (f"{ENTRY}:EventFile.add", 1),  # recorded, best weights kept, not saved
-        (f"{ENTRY}:RunDirectory.remove_scratch", 1),  # right after the start
+        (f"{DIRECTORY}._remove_scratch", 1),  # right after the start
         (None, 0),  # at any time
     ]
     for kill in range(kills):

@@ -25,7 +25,7 @@ def short_run(tmp_path_factory):
 
 
 @pytest.fixture
-def long_run(short_run, tmp_path, unseal):
+def long_run(short_run, tmp_path, seal_again):
     """Makes a run of many epochs out of the records of a short one."""
 
     def make(epochs):
@@ -37,7 +37,7 @@ def long_run(short_run, tmp_path, unseal):
                 for epoch in range(1, epochs + 1):
                     record = {**records[(epoch - 1) % len(records)], "epoch": epoch}
                     file.write(json.dumps(record) + "\n")
-        unseal(path)
+        seal_again(path)
         return path
 
     return make

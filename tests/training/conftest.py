@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from annealtune.training.config import from_values
 from annealtune.training.data.randomness import Purpose
 from annealtune.training.runs import run
 from annealtune.training.session import Session
+from annealtune.training.storage.seal import seal_run
 from annealtune.training.task import Task
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -144,14 +144,8 @@ def lines_of():
 
 @pytest.fixture
 def newest():
-    """The file of the newest checkpoint and its manifest."""
-
-    def newest(directory: Path, age: int = 0) -> tuple[Path, Path]:
-        manifests = sorted((directory / "checkpoints").glob("*.json"), reverse=True)
-        file = json.loads(manifests[age].read_bytes())["file"]
-        return directory / "checkpoints" / file, manifests[age]
-
-    return newest
+    """The file of the newest checkpoint."""
+    return lambda directory, age=0: sorted((directory / "checkpoints").glob("*.pt"))[-1 - age]
 
 
 @pytest.fixture
@@ -159,12 +153,13 @@ def outcome(lines_of, newest):
     """Everything a finished run has produced, clock readings apart, for comparison with ``==``."""
 
     def outcome(directory: Path) -> dict:
-        state = torch.load(newest(directory)[0], weights_only=True)
-        del state["seconds"]
+        state = torch.load(newest(directory), weights_only=True)
+        for key in ("seconds", "config", "records"):  # of the clock, and of the command line
+            del state[key]
         moves = directory / "moves.jsonl"
         return {
             "files": sorted(path.name for path in directory.iterdir()),
-            "checkpoints": sorted(path.suffix for path in newest(directory)[0].parent.iterdir()),
+            "checkpoints": sorted(path.suffix for path in newest(directory).parent.iterdir()),
             "weights": (directory / "best.safetensors").read_bytes(),
             "best": (directory / "best.json").read_text(),
             "result": without_seconds(json.loads((directory / "result.json").read_text())),
@@ -195,16 +190,11 @@ def undisturbed(_known_outcomes, complete, outcome):
 
 
 @pytest.fixture
-def unseal():
-    """Makes a finished run one of an earlier version, which had no seal."""
-
-    def unseal(directory: Path) -> None:
-        (directory / "seal.json").unlink()
-        shutil.rmtree(directory / "checkpoints")
-        config = directory / "config.toml"
-        config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
-
-    return unseal
+def seal_again():
+    """Seals a finished run as it is now, for what no run would write."""
+    return lambda directory: seal_run(
+        directory, json.loads((directory / "result.json").read_text())
+    )
 
 
 @pytest.fixture

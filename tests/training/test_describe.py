@@ -38,10 +38,10 @@ class TestInspect:
         assert not {"strategy", "accept test"} & plain.keys()
         block = {"strategy": "tabu", "strategy_options": {"candidates": 1}, "accept_on": "error"}
         rows = dict(
-            describe_run(complete(epochs=1, **{"sgd-sa": {**block, "accept_batch": "next"}}))
+            describe_run(complete(epochs=1, **{"sgd-sa": {**block, "accept_batch": "held-out"}}))
         )
         assert rows["strategy"] == "tabu, candidates = 1"
-        assert rows["accept test"] == "error of the next minibatch"
+        assert rows["accept test"] == "error of held-out images"
 
     def test_a_finished_run(self, complete, program):
         directory = complete(validate_on="test", decision_seed=7)
@@ -85,7 +85,7 @@ class TestInspect:
         assert program("train", *tiny_flags, "--out", "run", setup=setup).code == -signal.SIGKILL
         assert "begun, nothing saved yet" in program("inspect", "run").out
 
-    def test_the_best_epoch_is_the_one_that_was_kept(self, complete, unseal):
+    def test_the_best_epoch_is_the_one_that_was_kept(self, complete, seal_again):
         """Also where two epochs have the same accuracy and the later one has the lower loss."""
         directory = complete(epochs=3)
         path = directory / "metrics.jsonl"
@@ -93,7 +93,7 @@ class TestInspect:
         for record, loss in zip(records, (None, 0.7, 0.5), strict=True):
             record |= {"validation_accuracy": 0.5, "validation_loss": loss}
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        unseal(directory)
+        seal_again(directory)
         assert dict(describe_run(directory))["best epoch"].startswith("3: ")
 
     @pytest.mark.parametrize("seed", range(4))
@@ -193,13 +193,13 @@ class TestLoad:
         with pytest.raises(RunError, match="has no best weights yet"):
             load(barely_begun)
 
-    def test_a_model_that_has_changed(self, complete, unseal):
+    def test_a_model_that_has_changed(self, complete, seal_again):
         directory = complete(epochs=1)
         config = directory / "config.toml"
         config.write_text(config.read_text().replace("small-cnn-w8", "small-cnn-w4"))
-        with pytest.raises(RunError, match=r"config\.toml was changed: line 5 is .*small-cnn-w4"):
+        with pytest.raises(RunError, match=r"config\.toml was changed"):
             load(directory)
-        unseal(directory)
+        seal_again(directory)
         with pytest.raises(RunError, match=r"does not fit the model of config\.toml"):
             load(directory)
 

@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 
 import annealtune
 from annealtune.errors import RunError
-from annealtune.training import exporting
+from annealtune.training import trained as exporting
 from annealtune.training.config import from_values
-from annealtune.training.exporting import export
 from annealtune.training.runs import run
+from annealtune.training.trained import export
 
 MODELS = """
 import torch

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from annealtune.errors import DataError
-from annealtune.training.input_files import read_inputs
+from annealtune.training.prediction import read_inputs
 from annealtune.training.task import Task
 
 TABLE = Task("regression", (3,), "float32", (1,))

@@ -22,7 +22,7 @@ from annealtune.training.stopping import StopRequest
 METHODS = [
     {"method": "self-tuned"},
     {"method": "sgd-sa"},
-    {"method": "sgd-sa", "sgd-sa": {"accept_batch": "next", "lr": [0.1, 0.01]}},
+    {"method": "sgd-sa", "sgd-sa": {"lr": [0.1, 0.01]}},
     {"method": "adamw-sa", "adamw-sa": {"accept_batch": "held-out"}},
     {"method": "ssa"},
     {"method": "scheduled-sgd"},
@@ -197,11 +197,6 @@ def test_the_first_line_says_what_the_data_was_taken_for(source, model, told, sh
             {"method": "ssa", "ssa": {"objective": "error"}},
             "ssa.objective = 'error': needs classes",
         ),
-        (
-            "regression",
-            {"method": "sgd-sa", "sgd-sa": {"lr": [0.1], "label_smoothing": [0.1]}},
-            "sgd-sa.label_smoothing: needs classes",
-        ),
         ("regression", {"model": "small-cnn"}, r"'small-cnn': is made for images.*--model mlp or"),
         ("tokens", {"model": "mlp"}, r"'mlp': is made for numbers, got tokens.*\.float\(\)"),
         ("tokens", {"model": "vgg11"}, "is made for images, got tokens"),
@@ -230,7 +225,7 @@ def test_the_accept_test_on_tokens(on, place, monkeypatch):
         "    return (model(minibatch.inputs).argmax(-1) - minibatch.targets).abs().sum()\n"
     )
     monkeypatch.syspath_prepend(place)
-    for batch in ("same", "next", "held-out"):
+    for batch in ("same", "held-out"):
         options = {"accept_on": on, "accept_batch": batch, "lr": [0.5, 0.1]}
         run(config("tokens", method="sgd-sa", epochs=1, **{"sgd-sa": options}), place / batch)
 

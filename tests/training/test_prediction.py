@@ -110,14 +110,12 @@ def test_nothing_is_written_if_a_picture_is_damaged(trained, place):
     assert not (place / "out.csv").exists()
 
 
-def test_a_model_that_gives_nan_says_so(trained, place, unseal):
+def test_a_model_that_gives_nan_says_so(trained, place, seal_again):
     directory = trained("table", "line")
     model = annealtune.load(directory)
     torch.nn.init.constant_(model.weight, 3e38)
-    unseal(directory)
-    best = RunDirectory(directory).best
-    best.add(model, {"epoch": 1, "validation_loss": 0.5})
-    best.commit()
+    RunDirectory(directory).save_best(model, {"epoch": 1, "validation_loss": 0.5})
+    seal_again(directory)
     np.save(place / "new.npy", np.full((1, 4), 1e3))
     with pytest.raises(RunError, match="the model gives NaN or infinity"):
         predict(directory, place / "new.npy", place / "out.csv")

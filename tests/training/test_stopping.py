@@ -17,7 +17,7 @@ from annealtune.training.stopping import (
 from annealtune.training.storage.checkpoint import Checkpoints
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
-STEP = "annealtune.training.session:CountedMinibatch._forward"
+STEP = "annealtune.training.session:CountedMinibatch.forward"
 # Made 6 times an epoch in training, then 6 times for the sample of the training set and once for
 # the validation set.
 MINIBATCH = "annealtune.training.data.batches:Batches._minibatch"

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 import annealtune
-from annealtune.errors import ConfigError, DataError, RunError
-from annealtune.training import data
+from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import from_values
 from annealtune.training.runs import run
-from annealtune.training.trained import Trained
 
 PIXELS = torch.arange(2 * 64, dtype=torch.uint8).view(2, 1, 8, 8) % 17
 
@@ -59,17 +57,6 @@ def moved_away(place, monkeypatch):
 
 def test_the_data_is_not_needed(moved_away):
     assert annealtune.load(moved_away)(torch.zeros(3, 4)).shape == (3, 1)
-
-
-def test_a_run_that_does_not_describe_its_data_needs_it(moved_away, complete, unseal):
-    """As those of version 0.1."""
-    old = complete(epochs=1)
-    for directory in (old, moved_away):
-        unseal(directory)
-        (directory / "task.json").unlink()
-    assert Trained(old).task == data.load("digits").task
-    with pytest.raises(DataError, match="no such data"):
-        annealtune.load(moved_away)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"kind": "tokens"}', '{"kind": 3}'])
