@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.storage.files import describe_provenance
 
 Record = dict[str, Any]
 

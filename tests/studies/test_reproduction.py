@@ -191,7 +191,7 @@ def test_nonsense_and_days_are_answered_at_once(words, told, usage, tmp_path):
 
 
 def test_the_paper_s_size_needs_a_gpu(usage, monkeypatch):
-    monkeypatch.setattr("annealtune.training.devices.best_device", lambda: "cpu")
+    monkeypatch.setattr("annealtune.training.runs.best_device", lambda: "cpu")
     code, printed = usage("table-1", "--size", "paper", "--yes")
     assert code == 2
     assert "needs a GPU" in printed.err

@@ -77,7 +77,7 @@ def _run(arguments: list[str], *, debug: bool) -> Any:
     sys.path.append("")
 
     from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
-    from annealtune.training import launch
+    from annealtune.training import is_first
 
     try:
         _check_words(arguments)
@@ -87,7 +87,7 @@ def _run(arguments: list[str], *, debug: bool) -> Any:
             return _call(words)
     except RunStoppedError as error:
         code = error.signal_number and 128 + error.signal_number
-        return _fail(str(error), code) if launch.is_first() else code
+        return _fail(str(error), code) if is_first() else code
     except (AnnealtuneError, OSError) as error:
         if debug:
             raise
@@ -102,9 +102,9 @@ def _has_something_to_say(error: Exception) -> bool:
     Until they have joined, all of them fail alike.
     """
     from annealtune.errors import NonFiniteLossError
-    from annealtune.training import launch
+    from annealtune.training import is_first
 
-    if launch.is_first():
+    if is_first():
         return True
     world: Any = sys.modules.get("annealtune.training.world")
     alike = (NonFiniteLossError, *((world.FollowedError,) if world is not None else ()))
@@ -205,12 +205,12 @@ def _check_command(arguments: list[str]) -> None:
         ConfigError: with the nearest one.
     """
     from annealtune.errors import ConfigError, did_you_mean
-    from annealtune.training import launch
+    from annealtune.training import planned_size
 
     name = arguments[0] if arguments else "--help"
-    if name in COMMANDS and name != "train" and launch.planned_size() > 1:
+    if name in COMMANDS and name != "train" and planned_size() > 1:
         raise ConfigError(
-            f"annealtune {name}: is for one process, got {launch.planned_size()} of them; call it "
+            f"annealtune {name}: is for one process, got {planned_size()} of them; call it "
             "without torchrun"
         )
     if not name.startswith("-") and name not in COMMANDS:

@@ -13,7 +13,7 @@ from rich.text import Text
 from annealtune.annealing.race_info import rate_text
 from annealtune.cli.output import say
 from annealtune.studies.listing import Entry, Listing, list_directory
-from annealtune.training.console import Console
+from annealtune.training.progress import Console
 
 PLACES = (Path("runs"), Path("studies"))
 # From here on what a run is stands beside its path, else below it.

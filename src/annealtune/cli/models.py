@@ -60,8 +60,8 @@ def export(
     """Write the best model of a run as torch.export program, safetensors and JSON."""
     require_run(run_path)
     directory = out or run_path / "export"
-    from annealtune.training.exporting import FILES
-    from annealtune.training.exporting import export as write_model
+    from annealtune.training.trained import FILES
+    from annealtune.training.trained import export as write_model
 
     _check_free([directory / name for name in FILES], force)
     for path in write_model(run_path, directory):

@@ -31,7 +31,7 @@ from annealtune.studies.reproduction import (
 )
 from annealtune.studies.run import run_study
 from annealtune.training.config import DEVICES
-from annealtune.training.console import Console
+from annealtune.training.progress import Console
 from annealtune.training.stopping import stop_on_signals
 
 app = typer.Typer(rich_markup_mode=None)
@@ -141,7 +141,7 @@ def _check_means(cost: str, yes: bool, device: str | None) -> None:
             "--size regime"
         )
     if device is None:
-        from annealtune.training.devices import best_device
+        from annealtune.training.runs import best_device
 
         if best_device() == "cpu":
             raise ConfigError(

@@ -24,9 +24,9 @@ from annealtune.cli.help import MethodCommand
 from annealtune.cli.output import say
 from annealtune.cli.waiting import waiting
 from annealtune.errors import ConfigError, printable_toml
-from annealtune.training import launch
+from annealtune.training import is_first
 from annealtune.training.config import RunConfig, from_values
-from annealtune.training.console import Console
+from annealtune.training.progress import Console
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
@@ -122,7 +122,7 @@ def train(
         experiment = out / CONFIG_FILE
     short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
     config = _read_config(experiment, flags, set_, short)
-    if not launch.is_first():
+    if not is_first():
         _follow(config, stop_after)
         return
     run_dir = out or _choose_directory(config, goes_on)

@@ -12,9 +12,13 @@ from annealtune.errors import ConfigError, RunError
 from annealtune.studies.plan import Plan
 from annealtune.studies.records import FORMAT, RUNS, STUDY_FILE, read_facts, sealed_toml
 from annealtune.training.config import FREE_KEYS, from_values
-from annealtune.training.storage.changes import flat
-from annealtune.training.storage.files import explained, scratch_of, write_atomically
-from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.storage import flat
+from annealtune.training.storage.files import (
+    describe_provenance,
+    explained,
+    scratch_of,
+    write_atomically,
+)
 
 LOCK = ".lock"
 

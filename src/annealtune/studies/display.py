@@ -3,6 +3,7 @@
 Both look at the files of the runs, so they show the same whichever engine runs them.
 """
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,9 +17,7 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
-from annealtune.training.console import Console
-from annealtune.training.plain_data import parse_json
-from annealtune.training.progress import describe, download_bar
+from annealtune.training.progress import Console, describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
@@ -134,7 +133,7 @@ def last_record(run: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _TAIL))
             lines = file.read().split(b"\n")[:-1]
-        record = parse_json(lines[-1]) if lines else {}
+        record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}
     if not isinstance(record, dict):

@@ -8,22 +8,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import FAILURE_FILE, STUDY_FILE, RunRecord, Study, read_study
-from annealtune.training.plain_data import (
-    Check,
-    parse_toml,
-    read_lines,
-    read_object,
-    read_regular,
-)
 from annealtune.training.storage import CONFIG_FILE, is_run
-from annealtune.training.storage.forms import check_best, check_epoch, check_result
-from annealtune.training.storage.verify import check_run
+from annealtune.training.storage.files import read_lines, read_object
+from annealtune.training.storage.seal import check_run
 
 State = Literal["finished", "running", "unfinished", "failed", "damaged"]
 # What only a run leaves behind: many a program has a config.toml.
@@ -216,8 +210,8 @@ def _read_run(path: Path) -> Entry:
     except (RunError, OSError) as error:
         damages.append(" ".join(str(error).split()))
     config = _read(path / CONFIG_FILE, damages)
-    result = _read(path / "result.json", damages, check_result)
-    best = _read(path / "best.json", damages, check_best)
+    result = _read(path / "result.json", damages)
+    best = _read(path / "best.json", damages)
     failure = _read(path / FAILURE_FILE, damages)
     records = _read_lines(path / "metrics.jsonl", damages)
     if not config and not damages:
@@ -282,12 +276,12 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _read(path: Path, damages: list[str], check: Check | None = None) -> dict[str, Any]:
+def _read(path: Path, damages: list[str]) -> dict[str, Any]:
     """Return a table, empty if the file is not there; note if it cannot be used."""
     try:
         if path.suffix == ".toml":
-            return parse_toml(read_regular(path).decode())
-        return read_object(path, check)
+            return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except FileNotFoundError:
         return {}
     except (OSError, ValueError):
@@ -298,7 +292,7 @@ def _read(path: Path, damages: list[str], check: Check | None = None) -> dict[st
 def _read_lines(path: Path, damages: list[str]) -> list[dict[str, Any]]:
     """Return the complete lines of a file; a last one without its end is still being written."""
     try:
-        return read_lines(path, check_epoch)
+        return read_lines(path)
     except FileNotFoundError:
         return []
     except (OSError, ValueError):

@@ -6,8 +6,8 @@ cannot be read is a record that says why.
 
 import dataclasses
 import hashlib
+import tomllib
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import quote
@@ -16,11 +16,9 @@ import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.plain_data import parse_toml, read_lines, read_object
 from annealtune.training.storage import is_run, require_run
-from annealtune.training.storage.forms import check_epoch, check_moves, check_result
-from annealtune.training.storage.seal import METRICS, MOVES, RECORDS, DamageError, unsealed
-from annealtune.training.storage.verify import check_run
+from annealtune.training.storage.files import DamageError, read_lines, read_object
+from annealtune.training.storage.seal import METRICS, MOVES, check_run, unsealed
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
@@ -232,19 +230,15 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
 
 def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     damages: list[str] = []
-    sealed = None
     try:
-        sealed = check_run(path, large=large) if is_run(path) else None
+        if is_run(path):
+            check_run(path, large=large)
     except (RunError, OSError) as error:
         damages.append(str(error))
-    sizes = {} if sealed is None else {name: sealed["files"][name][0] for name in RECORDS}
-    result = _attempt(damages, partial(read_object, check=check_result), path / "result.json")
+    result = _attempt(damages, read_object, path / "result.json")
     failure = _attempt(damages, read_object, path / FAILURE_FILE)
     config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics, moves = (
-        _attempt(damages, partial(read_lines, check=check, size=sizes.get(name)), path / name) or ()
-        for name, check in ((METRICS, check_epoch), (MOVES, check_moves))
-    )
+    metrics, moves = (_attempt(damages, read_lines, path / name) or () for name in (METRICS, MOVES))
     status: Status
     reason: str | None = None
     if damages:
@@ -320,4 +314,4 @@ def _read_sealed(path: Path) -> dict[str, Any]:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    return parse_toml(path.read_text(encoding="utf-8"))
+    return tomllib.loads(path.read_text(encoding="utf-8"))

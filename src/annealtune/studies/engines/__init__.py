@@ -14,8 +14,7 @@ from annealtune.studies.records import FAILURE_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.files import write_json
-from annealtune.training.storage.seal import newest_seal
-from annealtune.training.storage.verify import check_run
+from annealtune.training.storage.seal import check_run
 
 MOST_ATTEMPTS = 2
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
@@ -69,11 +68,8 @@ class Task:
         return not self.is_done() and not (self.path / FAILURE_FILE).exists()
 
     def epochs_done(self) -> int:
-        """Return how many epochs are recorded and saved."""
-        sealed = newest_seal(self.path)
-        if sealed is not None:
-            return int(sealed["epoch"])
-        try:  # a run of an earlier version
+        """Return how many epochs are recorded."""
+        try:
             return (self.path / "metrics.jsonl").read_bytes().count(b"\n")
         except FileNotFoundError:
             return 0

@@ -11,7 +11,6 @@ from annealtune.errors import RunError
 from annealtune.studies.engines import Observer, Task
 from annealtune.studies.engines.processes import run_processes
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import open_to_append
 
 PROGRAM = (sys.executable, "-m", "annealtune")
 # A signal from the terminal reaches only the study, which then tells each run once to save and
@@ -33,7 +32,7 @@ class LocalEngine:
     def _start(
         self, words: list[str], log: Path, environment: dict[str, str]
     ) -> subprocess.Popen[bytes]:
-        with open_to_append(log) as file:
+        with log.open("ab") as file:
             return _popen([*self._program, *words], file, {**os.environ, **environment})
 
 

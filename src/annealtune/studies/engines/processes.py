@@ -18,7 +18,7 @@ from annealtune.studies.directory import acquire
 from annealtune.studies.engines import MOST_ATTEMPTS, Event, EventKind, Observer, Task
 from annealtune.studies.records import FAILURE_FILE, LOG_FILE
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import explained, open_to_append, write_atomically
+from annealtune.training.storage.files import explained, write_atomically
 
 SECONDS_BETWEEN_LOOKS = 0.05
 _LONGEST_REASON = 500
@@ -149,7 +149,7 @@ class _Job:
         log = path / LOG_FILE
         with explained(path):
             (path / FAILURE_FILE).unlink(missing_ok=True)
-            with open_to_append(log) as file:
+            with log.open("ab") as file:
                 file.write(f"--- attempt {self._attempts} ---\n".encode())
                 self._log_start = file.tell()
             self._process = self._start_process(words, log, environment)

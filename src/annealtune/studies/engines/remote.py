@@ -20,8 +20,7 @@ from typing import NamedTuple
 import filelock
 
 from annealtune.studies.directory import acquire
-from annealtune.training.storage.files import explained, open_to_append
-from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.storage.files import describe_provenance, explained
 
 _SECONDS_BETWEEN_LOOKS = 0.05
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
@@ -61,7 +60,7 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
     problem = problem_of(site)
     if problem:
         return f"{socket.gethostname()}: {problem}"
-    with open_to_append(Path(site.directory, log)) as file:
+    with Path(site.directory, log).open("ab") as file:
         process = subprocess.Popen(
             [*(site.program or (sys.executable, "-m", "annealtune")), *words],
             stdin=subprocess.DEVNULL,
@@ -123,7 +122,7 @@ def problem_of(site: Site) -> str:
 def _provenance_in(directory: str) -> dict[str, str]:
     """Ask the Python that will run the run; this process has paths of the study's."""
     code = (
-        "import json; from annealtune.training.storage.provenance import describe_provenance; "
+        "import json; from annealtune.training.storage.files import describe_provenance; "
         "print(json.dumps(describe_provenance()))"
     )
     answer = subprocess.run(

@@ -9,7 +9,7 @@ from annealtune.studies.statistics.comparisons import RESAMPLES
 from annealtune.studies.statistics.costs import costs_of
 from annealtune.studies.statistics.measures import Measure, main_measure, number
 from annealtune.studies.statistics.summaries import Statistics
-from annealtune.training.storage.changes import flat
+from annealtune.training.storage import flat
 
 from .figures.panels import Drawing, Plate
 from .findings import findings, searched_by

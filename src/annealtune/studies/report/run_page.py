@@ -7,8 +7,7 @@ from typing import Any
 from annealtune.annealing.race_info import rate_text
 from annealtune.studies.records import RunRecord
 from annealtune.studies.statistics.measures import number
-from annealtune.training.storage import MEAN_OF_MOVES
-from annealtune.training.storage.changes import flat
+from annealtune.training.storage import MEAN_OF_MOVES, flat
 
 from .figures.panels import Drawing, Panel, render
 from .figures.run_details import accept_panels, average_panels

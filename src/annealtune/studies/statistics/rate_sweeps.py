@@ -4,7 +4,7 @@ import json
 from typing import Any, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
-from annealtune.training.storage.changes import flat
+from annealtune.training.storage import flat
 
 from .measures import kind_of, number
 

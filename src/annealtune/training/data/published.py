@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from annealtune.errors import DataError
-from annealtune.training.plain_data import read_regular
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class PublishedFile:
             DataError: If it cannot be read, or is not what was published.
         """
         try:
-            content = read_regular(path)
+            content = path.read_bytes()
         except OSError as error:
             raise DataError(f"{path} cannot be read: {error.strerror}") from error
         self.check(hashlib.new(self.algorithm, content), str(path))

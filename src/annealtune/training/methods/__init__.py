@@ -7,7 +7,8 @@
   `loop_options.py` (what else H sets), `parameter_groups.py`.
 """
 
+from .counted_minibatch import CountedMinibatch
 from .method import Method
 from .registry import build
 
-__all__ = ["Method", "build"]
+__all__ = ["CountedMinibatch", "Method", "build"]

@@ -8,7 +8,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from annealtune.optim import Value
 from annealtune.optim.evaluation.objectives import error
 from annealtune.training.data.batches import Samples
 from annealtune.training.task import Task
@@ -23,7 +22,6 @@ class CountedMinibatch:
         samples: to train on.
         held_out: samples to judge the step by, where it is judged by others.
         autocast: makes the precision of a forward.
-        label_smoothing: of the training loss.
         weight: what the mean loss of these samples counts in the mean over all processes.
         mean: over all processes, of the first loss.
     """
@@ -35,7 +33,6 @@ class CountedMinibatch:
         samples: Samples,
         held_out: Samples | None,
         autocast: Callable[[], AbstractContextManager[object]],
-        label_smoothing: Value,
         weight: float = 1.0,
         mean: Callable[[float], float] = float,
     ) -> None:
@@ -47,7 +44,6 @@ class CountedMinibatch:
         self.backwards = 0
         self._network = network
         self._task = task
-        self._label_smoothing = label_smoothing
         self._weight = weight
         self._mean = mean
 
@@ -62,14 +58,14 @@ class CountedMinibatch:
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the training loss with the outputs and targets that it is made of."""
-        outputs, loss = self._forward(self.samples, self._label_smoothing.value)
+        outputs, loss = self.forward(self.samples)
         if self.first_loss is None:
             self.first_loss = self._mean(loss.item())
         return loss, outputs, self.samples.targets
 
     def judged(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, outputs and targets for the accept test alone: labels are not smoothed."""
-        outputs, loss = self._forward(samples, 0.0)
+        """Return loss, outputs and targets for the accept test alone."""
+        outputs, loss = self.forward(samples)
         return loss, outputs, samples.targets
 
     @contextmanager
@@ -85,11 +81,12 @@ class CountedMinibatch:
         finally:
             hook.remove()
 
-    def _forward(self, samples: Samples, label_smoothing: float) -> tuple[Tensor, Tensor]:
+    def forward(self, samples: Samples) -> tuple[Tensor, Tensor]:
+        """Return outputs and loss of some samples."""
         self.forwards += 1
         with self.autocast():
             outputs = self._task.arranged(self._network(samples.inputs))
-            loss = self._task.loss(outputs, samples.targets, label_smoothing=label_smoothing)
+            loss = self._task.loss(outputs, samples.targets)
             if self._weight != 1 and samples is self.samples:
                 loss = loss * self._weight
         if loss.requires_grad:
