@@ -103,13 +103,6 @@ def test_no_model_comes_out_of_a_damaged_run(copied, name):
                 look(path.parent)
 
 
-def test_a_seal_that_was_removed(copied):
-    directory = copied("finished")
-    (directory / "seal.json").unlink()
-    with pytest.raises(RunError, match=r"seal\.json"):
-        describe_run(directory)
-
-
 def test_the_checkpoints_of_a_finished_run_may_be_removed(copied):
     directory = copied("finished")
     shutil.rmtree(directory / "checkpoints")

@@ -43,7 +43,7 @@ def seal_run(run: Path, result: dict[str, Any]) -> None:
 
 
 def check_run(run: Path, *, large: bool = True) -> None:
-    """Check every file of a finished run against its seal; others have none.
+    """Check every file of a finished run against its seal; what has none is taken as it is.
 
     Args:
         run: its directory.
@@ -52,7 +52,7 @@ def check_run(run: Path, *, large: bool = True) -> None:
     Raises:
         RunError: naming what is damaged or missing, or cannot be read.
     """
-    if not (run / RESULT_FILE).exists():
+    if not (run / RESULT_FILE).exists() or not (run / SEAL_FILE).exists():
         return
     try:
         seal = read_seal(run / SEAL_FILE)
