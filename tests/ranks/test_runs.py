@@ -109,10 +109,6 @@ def test_another_number_of_processes_continues_too(world, tmp_path):
     ("values", "message"),
     [
         ({"batch_size": 1}, "batch_size = 1: must be at least the number of processes"),
-        (
-            {"method": "sgd-sa", "sgd-sa": {"accept_batch": "next"}},
-            r"sgd-sa.accept_batch = 'next': needs two forwards before a backward",
-        ),
     ],
 )
 def test_what_processes_cannot_share(world, tmp_path, values, message):
