@@ -8,7 +8,6 @@ from typing import Any
 from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.progress import describe, told_scores
-from annealtune.training.session import rank
 from annealtune.training.storage import MEAN_OF_MOVES
 from annealtune.training.storage.directory import RunDirectory
 
@@ -22,8 +21,8 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     directory = RunDirectory(path)
     directory.check()
     config, result = directory.config(), directory.result()
-    if result is None:
-        directory.load(lambda _: None)  # refuses records that the last checkpoint does not know
+    # Refuses records that the last checkpoint does not know.
+    state = directory.load(lambda _: None) if result is None else None
     records = directory.metrics.read()
     steps = directory.checkpoints.steps()
     rows = [
@@ -46,8 +45,9 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
         rows += _last_weights(_known(records[-1]))
-        best = max(records, key=lambda r: rank(r.get("validation_accuracy"), r["validation_loss"]))
-        rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
+        facts = (state or {}).get("best") or {}
+        best = result["best_epoch"] if result else facts.get("epoch")
+        rows += [("best epoch", f"{best}: {describe(_known(records[best - 1]))}")] if best else []
     if result:
         rows.append(("test", told_scores(result, "test").replace("test ", "")))
         rows.append(("weights", str(directory.best_weights)))

@@ -182,29 +182,20 @@ def _table(path: Path, task: Task) -> NDArray[np.float64]:
             lines = [(reader.line_num, row) for row in reader if any(map(str.strip, row))]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path} cannot be read as .csv: {error}") from error
-    if lines and len(lines[0][1]) == 1 and ";" in lines[0][1][0]:
-        raise DataError(f"{path}: columns must be separated by commas, got {lines[0][1][0]!r}")
-    header: list[str] | None = None
     if lines and not any(_is_number(cell) for cell in lines[0][1]):
-        header = lines.pop(0)[1]
+        del lines[0]  # the header
     if not lines:
-        raise DataError(f"{path}: holds no row of numbers")
+        raise DataError(f"{path}: holds no row of numbers, separated by commas")
     width = math.prod(task.input_shape)
-    rows = []
     for line, row in lines:
-        if len(row) != width:
+        if len(row) != width or not all(map(_is_number, row)):
+            found = next((repr(cell) for cell in row if not _is_number(cell)), len(row))
             raise DataError(
-                f"{path}, line {line}: must have {width} columns, the inputs that the model takes "
-                f"and no target, got {len(row)}"
+                f"{path}, line {line}: must have {width} columns of numbers, the inputs that the "
+                f"model takes and no target, got {found}"
             )
-        for number, cell in enumerate(row):
-            if not _is_number(cell):
-                column = header[number] if header and number < len(header) else number + 1
-                raise DataError(
-                    f"{path}, line {line}, column {column}: must be a number, got {cell!r}"
-                )
-        rows.append([float(cell) for cell in row])
-    return np.array(rows).reshape(len(rows), *task.input_shape)
+    rows = np.array([[float(cell) for cell in row] for _, row in lines])
+    return rows.reshape(len(rows), *task.input_shape)
 
 
 def _is_number(text: str) -> bool:

@@ -245,19 +245,13 @@ _SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "valid
 
 @contextmanager
 def warnings_told(progress: Progress) -> Iterator[None]:
-    """Tell what SelfTuner warns of as lines of the run; all other warnings are as they were."""
-    prefix = "SelfTuner: "
+    """Tell Python's warnings as lines of the run, by the name that the method has here."""
+
+    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+        progress.warn(str(message).replace("SelfTuner:", "self-tuned:"))
+
     with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def tell(message: Warning | str, *where: Any, **how: Any) -> None:
-            text = str(message)
-            if text.startswith(prefix):
-                progress.warn(f"self-tuned: {text.removeprefix(prefix)}")
-            else:
-                shown(message, *where, **how)
-
-        warnings.filterwarnings("always", message=prefix)
+        warnings.filterwarnings("default", category=UserWarning)
         warnings.showwarning = tell
         yield
 

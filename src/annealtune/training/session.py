@@ -237,31 +237,26 @@ class Session:
             )
 
     def _check_smallest_minibatches(self) -> None:
-        """Find out before the first epoch whether a minibatch of one sample can be evaluated."""
-        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
-        smallest = self.world.smallest_share(count % batch_size or batch_size)
-        if smallest == 1:
-            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
-            self._check_one_sample(
-                f"batch_size = {batch_size}: the last minibatch of {count} samples has one "
-                f"sample{each}",
-                "choose another batch_size or train_size",
-            )
-        if self.held_out is not None and self.held_out.batch_size == 1:
-            self._check_one_sample(
-                f"{self.config.method}.held_out_fraction: a minibatch that is held out has one "
-                "sample",
-                "choose a larger held_out_fraction",
-            )
+        """Find out before the first epoch whether a minibatch of one sample can be evaluated.
 
-    def _check_one_sample(self, fault: str, remedy: str) -> None:
+        Raises:
+            ConfigError: if there will be one and BatchNorm has no deviation to divide by.
+        """
+        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
+        if self.world.smallest_share(count % batch_size or batch_size) == 1:
+            key, rule = "batch_size", f"the last minibatch of {count} samples has one for a process"
+        elif self.held_out is not None and self.held_out.batch_size == 1:
+            key, rule = f"{self.config.method}.held_out_fraction", "a minibatch has one sample"
+        else:
+            return
         inputs, _ = next(self.train_batches.sample(1, epoch=0))
         try:
             with torch.random.fork_rng(), torch.no_grad():
                 copy.deepcopy(self.model).train()(inputs[:1])
-        except ValueError as error:  # BatchNorm has no deviation to divide by
+        except ValueError as error:
             raise ConfigError(
-                f"{fault}, too few for {self.config.model}; {remedy} ({error})"
+                f"{key}: {rule}, too few for {self.config.model}; choose another {key} or "
+                f"train_size ({error})"
             ) from error
 
 
@@ -404,14 +399,6 @@ class _Found(NamedTuple):
     targets: int
     samples: int
     correct: int
-
-
-def rank(accuracy: float | None, loss: float | None) -> tuple[float, float]:
-    """Return what is compared to find the best epoch: accuracy first, then the lower loss.
-
-    Without an accuracy the loss alone counts. One that is unknown or not a number is the worst.
-    """
-    return accuracy or 0.0, -math.inf if loss is None or math.isnan(loss) else -loss
 
 
 @torch.no_grad()
