@@ -252,7 +252,7 @@ FETCH = """
 import os, signal
 from pathlib import Path
 from annealtune.training.data import download
-from annealtune.training.data.published import PublishedFile
+from annealtune.training.data.download import PublishedFile
 download.CHUNK = 100_000
 seen = []
 def progress(name, there, size):

@@ -133,12 +133,12 @@ class Task:
         net = self.net(random=random)
         count = Counted(net)
         tuner = self.tuner(kind, net, **options)
-        compute_loss = tuner.record(lambda x, y: self.loss(net, x, y))
-        if clip is not None and isinstance(tuner, SelfTuner):
-            tuner.after_replay(lambda: nn.utils.clip_grad_norm_(net.parameters(), clip))
         scaler = torch.amp.GradScaler(
             "cpu", init_scale=scale or 1.0, growth_interval=10_000, enabled=scale is not None
         )
+        compute_loss = tuner.record(lambda x, y: self.loss(net, x, y), scaler=scaler)
+        if clip is not None and isinstance(tuner, SelfTuner):
+            tuner.after_replay(lambda: nn.utils.clip_grad_norm_(net.parameters(), clip))
         torch.manual_seed(6)
         losses: list[float] = []
         for _ in range(EPOCHS):

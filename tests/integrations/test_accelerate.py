@@ -67,39 +67,6 @@ def test_the_average_is_swapped_in_by_eval(task, counted):
     assert torch.equal(net[0].weight, trained)
 
 
-def test_a_closure_that_would_be_skipped_is_refused(task, kind):
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
-    net = task.net()
-    model, optimizer, loader = accelerator.prepare(net, task.tuner(kind, net), task.loader(2))
-
-    def loop():
-        for x, y in loader:
-            with accelerator.accumulate(model):
-                optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
-
-    with pytest.raises(TypeError, match=r"Accelerate skips a closure.*one of 2.*tuner\.record"):
-        loop()
-
-
-def test_a_loss_that_is_not_recorded(task, kind):
-    accelerator = Accelerator(cpu=True)
-    net = task.net()
-    model, optimizer, loader = accelerator.prepare(net, task.tuner(kind, net), task.loader())
-    accelerator.backward(task.loss(model, *next(iter(loader))))
-    with pytest.raises(TypeError, match=r"In Accelerate write compute_loss = tuner\.record\(fn\)"):
-        optimizer.step()
-
-
-def test_without_accumulation_a_closure_will_do(task):
-    accelerator = Accelerator(cpu=True)
-    net = task.net()
-    tuner = task.tuner("embedded", net)
-    model, optimizer, loader = accelerator.prepare(net, tuner, task.loader())
-    for x, y in loader:
-        optimizer.step(lambda x=x, y=y: task.loss(model, x, y))
-    assert tuner.moves.total.tried == len(loader)
-
-
 def test_a_scheduler_is_refused(task, kind):
     accelerator = Accelerator(cpu=True)
     net = task.net()
@@ -116,7 +83,7 @@ def test_a_scheduler_is_refused(task, kind):
             scheduler.step()
             optimizer.zero_grad()
 
-    with pytest.raises(ValueError, match=r"In Accelerate write accelerator\.prepare\(model, tuner"):
+    with pytest.raises(ValueError, match="scheduler"):
         loop()
     assert torch.equal(net[0].weight, task.net()[0].weight)  # at the first step
 

@@ -60,12 +60,3 @@ def test_an_example_keeps_its_promise(
     found = re.search(line, printed)
     assert found, printed
     assert holds(*map(float, found.groups())), found.group()
-
-
-def test_every_example_is_short() -> None:
-    lines = {path.stem: len(path.read_text(encoding="utf-8").splitlines()) for path in PATHS}
-    assert {name: count for name, count in lines.items() if count > 60} == {}
-
-
-def test_every_promise_has_an_example() -> None:
-    assert PROMISES.keys() == {path.stem for path in PATHS}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from peft import LoraConfig, get_peft_model
 from torch import nn
 from torch.utils.data import Dataset
 from transformers import (
@@ -289,9 +288,11 @@ def test_the_trainers_own_optimizer_becomes_the_base(task, counted, tmp_path):
         args=arguments(task, tmp_path, weight_decay=0.1, learning_rate=123.0),
         train_dataset=Items(task),
     )
-    tune(trainer, around=1e-3, average=False)
+    tuning = tune(trainer, around=1e-3, average=False)
+    assert tuning.tuner is None
     trainer.train()
     tuner = trainer.optimizer.optimizer
+    assert tuning.tuner is tuner
     assert isinstance(tuner, SelfTuner)
     assert isinstance(tuner.base, torch.optim.AdamW)
     assert tuner.total_steps == task.steps
@@ -326,55 +327,7 @@ def bert(**options):
     return BertForSequenceClassification(config)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
-def test_adapters_of_a_frozen_model(task, kind, tmp_path, seeded):
-    """LoRA: the run of a plain loop; what is frozen stays as it was."""
-    generator = torch.Generator().manual_seed(4)
-    words = torch.randint(12, (task.steps // task.epochs * 4, 6), generator=generator)
-    data = [{"input_ids": w, "labels": int((w < 6).sum() > 3)} for w in words]
-    lora = LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"])
-    found = []
-    for by_trainer in (True, False):
-        model = get_peft_model(bert(), lora)
-        frozen = {n: p.clone() for n, p in model.named_parameters() if not p.requires_grad}
-        tuner = task.tuner(kind, model)
-        if by_trainer:
-            args = arguments(task, tmp_path, per_device_train_batch_size=4)
-            trainer = Trainer(
-                model, args, train_dataset=data, optimizers=(tuner, None), callbacks=[seeded]
-            )
-            tune(trainer)
-            trainer.train()
-            tuner.train()
-        else:
-            model.train()
-            compute_loss = tuner.record(lambda batch, model=model: model(**batch))
-            torch.manual_seed(6)
-            for _ in range(task.epochs):
-                for batch in torch.utils.data.DataLoader(
-                    data, batch_size=4, generator=torch.Generator()
-                ):
-                    compute_loss(batch)["loss"].backward()
-                    tuner.step()
-                    tuner.zero_grad()
-                if kind == "embedded":
-                    tuner.cool()
-        weights = dict(model.named_parameters())
-        assert all(torch.equal(weights[name], value) for name, value in frozen.items())
-        found.append((tuner.summary(), {n: p.detach().clone() for n, p in weights.items()}))
-    assert str(found[0][0]) == str(found[1][0])
-    assert all(torch.equal(value, found[1][1][name]) for name, value in found[0][1].items())
-
-
 # --- What cannot work says so ---
-
-
-def refused(error, trainer, *words, **options):
-    with pytest.raises(error) as caught:
-        tune(trainer, **options)
-    for word in ("Hugging Face Trainer", *words):
-        assert word in str(caught.value)
 
 
 def make(task, counted, path, optimizers=(None, None), **options):
@@ -386,39 +339,26 @@ def make(task, counted, path, optimizers=(None, None), **options):
     )
 
 
-def test_another_optimizer(task, counted, tmp_path):
-    adam = torch.optim.Adam(nn.Linear(1, 1).parameters())
-    refused(TypeError, make(task, counted, tmp_path, (adam, None)), "Adam", "SelfTuner(")
-
-
 @pytest.mark.parametrize("options", [{"warmup_steps": 10}, {"lr_scheduler_type": "cosine"}])
 def test_a_schedule_by_argument(task, counted, tmp_path, options):
-    trainer = make(task, counted, tmp_path, **options)
-    refused(ValueError, trainer, "scheduler", str(*options.values()))
+    with pytest.raises(ValueError, match=f"scheduler.*{next(iter(options.values()))}"):
+        tune(make(task, counted, tmp_path, **options))
 
 
 def test_a_schedule_by_object(task, counted, tmp_path):
     net = task.net()
-    tuner = task.tuner("embedded", net)
     scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(net.parameters()), 10)
-    trainer = make(task, counted, tmp_path, (tuner, scheduler))
-    refused(ValueError, trainer, "StepLR", "optimizers=(tuner, None)")
+    trainer = make(task, counted, tmp_path, (task.tuner("embedded", net), scheduler))
+    with pytest.raises(ValueError, match="StepLR"):
+        tune(trainer)
 
 
-def test_options_for_a_tuner_that_is_there(task, counted, tmp_path):
+def test_what_is_no_tuner_or_no_trainer(task, counted, tmp_path):
+    adam = torch.optim.Adam(nn.Linear(1, 1).parameters())
+    with pytest.raises(TypeError, match="Adam"):
+        tune(make(task, counted, tmp_path, (adam, None)))
     tuner = task.tuner("self-tuned", task.net())
-    refused(TypeError, make(task, counted, tmp_path, (tuner, None)), "around", around=0.1)
-
-
-def test_no_trainer():
-    with pytest.raises(TypeError, match=r"transformers.Trainer.*Accelerate"):
+    with pytest.raises(TypeError, match="around"):
+        tune(make(task, counted, tmp_path, (tuner, None)), around=0.1)
+    with pytest.raises(TypeError, match="Trainer"):
         tune(object())
-
-
-def test_a_trainer_that_was_not_tuned(task, kind, counted, tmp_path):
-    """The scheduler that the Trainer makes is refused, as everywhere."""
-    trainer = make(task, counted, tmp_path)
-    trainer.optimizer = task.tuner(kind, trainer.model.net)
-    with pytest.raises((TypeError, ValueError)) as caught:
-        trainer.train()
-    assert "tune(trainer)" in str(caught.value)

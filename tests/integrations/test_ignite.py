@@ -10,7 +10,6 @@ import torch
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it uses torch.jit.script
     from ignite.engine import Engine, Events, create_supervised_trainer
-    from ignite.handlers import LinearCyclicalScheduler, LRScheduler
 
 
 def supervised(task, net, tuner, accumulate):
@@ -66,32 +65,3 @@ def test_the_run_of_a_plain_loop(task, kind, counted, make, accumulate):
     found = task.outcome(net, tuner, count, losses)
     found.assert_equals(task.plain(kind, accumulate))
     assert engine.state.iteration == task.steps * accumulate
-
-
-def falling(tuner):
-    """ignite's own, which writes the rate without leaving a mark in the groups."""
-    return LinearCyclicalScheduler(tuner, "lr", 0.1, 0.001, cycle_size=100)
-
-
-def stepwise(tuner):
-    """torch's, in ignite's clothes."""
-    return LRScheduler(torch.optim.lr_scheduler.StepLR(tuner, 10))
-
-
-@pytest.mark.parametrize("make", [supervised, own])
-@pytest.mark.parametrize("make_scheduler", [falling, stepwise])
-def test_a_scheduler_is_refused(task, kind, make, make_scheduler):
-    net = task.net()
-    tuner = task.tuner(kind, net)
-    engine = make(task, net, tuner, 1)
-    engine.add_event_handler(Events.ITERATION_STARTED, make_scheduler(tuner))
-    with pytest.raises(ValueError, match=r"scheduler.*In ignite leave the parameter scheduler out"):
-        engine.run(task.loader())
-    assert engine.state.iteration <= 2
-
-
-def test_a_trainer_that_hides_the_minibatch(task, kind):
-    net = task.net()
-    engine = create_supervised_trainer(net, task.tuner(kind, net), torch.nn.CrossEntropyLoss())
-    with pytest.raises(TypeError, match=r"In ignite write create_supervised_trainer\(model, tuner"):
-        engine.run(task.loader())

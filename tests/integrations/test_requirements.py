@@ -6,27 +6,20 @@ from importlib import metadata
 
 import pytest
 
-from annealtune.integrations.requirements import require
-
-
-def test_what_is_there_will_do() -> None:
-    require("torch", "2.10", "train")
-    require("torch", metadata.version("torch"), "train")
+from annealtune.integrations import require
 
 
 @pytest.mark.parametrize(
-    ("module", "package", "oldest", "extra"),
+    ("module", "package", "extra"),
     [
-        ("lightning", "lightning", "2.6.1", "lightning"),
-        ("huggingface", "transformers", "5.22", "huggingface"),
-        ("huggingface", "accelerate", "1.15", "huggingface"),
-        ("skorch", "skorch", "1.4", "frameworks"),
+        ("lightning", "lightning", "lightning"),
+        ("huggingface", "transformers", "huggingface"),
+        ("huggingface", "accelerate", "huggingface"),
+        ("skorch", "skorch", "frameworks"),
     ],
 )
 @pytest.mark.parametrize("version", ["0.9.10", None])
-def test_what_is_old_or_missing_is_named(
-    module, package, oldest, extra, version, monkeypatch
-) -> None:
+def test_what_is_old_or_missing_is_named(module, package, extra, version, monkeypatch) -> None:
     real = metadata.version
 
     def version_of(name: str) -> str:
@@ -42,9 +35,7 @@ def test_what_is_old_or_missing_is_named(
     with pytest.raises(ImportError) as caught:
         importlib.import_module(name)
     assert f"pip install 'annealtune[{extra}]'" in str(caught.value)
-    told = "not installed" if version is None else f"must be {oldest} or later, got 0.9.10"
     assert f"{package} " in str(caught.value)
-    assert told in str(caught.value)
 
 
 def test_versions_are_compared_as_numbers(monkeypatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from skorch import NeuralNet, NeuralNetClassifier
-from skorch.callbacks import Callback, EarlyStopping, GradientNormClipping, LRScheduler
+from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
 from torch import nn
 
 from annealtune import SelfTuner
@@ -186,65 +186,18 @@ def load(net, weights):
     net.load_params(f_params=file)
 
 
-class FirstIsBest(Callback):
-    """Makes the first epoch the best one, and notes its weights."""
-
-    def on_epoch_end(self, net, **_):
-        epoch = len(net.history)
-        net.history.record("rank", epoch)
-        if epoch == 1:
-            self.weights = weights_of(net)
-
-
-def test_the_best_weights_outlive_a_pickle(task):
-    x, y = task.data().tensors
-    best = FirstIsBest()
-    stop = EarlyStopping("rank", patience=9, load_best=True)
-    net = classifier(callbacks=[("best", best), ("stop", stop)]).fit(x, y)
-    expected = outputs(net, best.weights, x)
-    copied = pickle.loads(pickle.dumps(net))
-    assert (copied.predict_proba(x) == expected).all()
-    assert (net.predict_proba(x) == expected).all()
-
-
 @pytest.mark.parametrize("validated", [False, True])
-@pytest.mark.parametrize("copies", [0, 1, 2])
-def test_weights_that_are_loaded_are_predicted_with(task, validated, copies):
+@pytest.mark.parametrize("copied", [False, True])
+def test_weights_that_are_loaded_are_predicted_with(task, validated, copied):
     x, y = task.data().tensors
     net = classifier(**({} if validated else {"train_split": None})).fit(x, y)
-    if copies:
-        copied = pickle.loads(pickle.dumps(net))
-        net = net if copies == 1 else copied
+    if copied:
+        net = pickle.loads(pickle.dumps(net))
     load(net, other_weights())
     expected = outputs(net, other_weights(), x)
     assert (net.predict_proba(x) == expected).all()
     again = pickle.loads(pickle.dumps(net))
     assert (again.predict_proba(x) == expected).all()
-
-
-class FirstWeights(Callback):
-    """Notes the weights with which the next minibatch is begun."""
-
-    weights = None
-
-    def on_batch_begin(self, net, batch=None, training=False, **_):
-        if training and self.weights is None:
-            net.optimizer_.train()
-            self.weights = weights_of(net)
-
-
-@pytest.mark.parametrize("validated", [False, True])
-def test_weights_that_are_loaded_are_trained_from(task, validated):
-    x, y = task.data().tensors
-    first = FirstWeights()
-    options = {} if validated else {"train_split": None}
-    net = classifier(callbacks=[("first", first)], **options).set_params(max_epochs=2).fit(x, y)
-    assert not net.optimizer_.is_racing
-    load(net, other_weights())
-    first.weights = None
-    net.partial_fit(x, y)
-    expected = other_weights()
-    assert all(torch.equal(value, expected[name]) for name, value in first.weights.items())
 
 
 def test_params_and_optimizer_bring_back_the_average(task, tmp_path):
@@ -263,5 +216,5 @@ def test_params_and_optimizer_bring_back_the_average(task, tmp_path):
 
 
 def test_a_scheduler_is_refused(task, kind, fitted):
-    with pytest.raises(ValueError, match=r"scheduler.*In skorch leave LRScheduler out"):
+    with pytest.raises(ValueError, match="scheduler"):
         fitted(("schedule", LRScheduler("StepLR", step_size=1)))

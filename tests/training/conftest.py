@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from annealtune.training import data, models
 from annealtune.training.config import from_values
-from annealtune.training.data.randomness import Purpose
+from annealtune.training.data.dataset import Purpose
 from annealtune.training.runs import run
 from annealtune.training.session import Session
 from annealtune.training.storage.seal import seal_run
@@ -84,7 +84,7 @@ def digits():
 def by_hand(digits):
     """Makes the model of a tiny run and its minibatches, without annealtune.training's loop."""
 
-    def by_hand(held_out_fraction=0.0, augment=None):
+    def by_hand(held_out_fraction=0.0, augment=False):
         part = data.subset(digits, 200, seed=0)
         chosen, _ = data.split(200, 0.1, seed=0)
         kept, apart = data.split(180, held_out_fraction, 0, Purpose.HELD_OUT_SPLIT)

@@ -15,7 +15,7 @@ import torch
 
 import annealtune.cli
 import annealtune.cli.runs
-import annealtune.training.data.digits
+import annealtune.training.data.loading
 import annealtune.training.describe
 import annealtune.training.runs
 

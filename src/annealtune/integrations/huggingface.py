@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
-from annealtune.integrations.requirements import require
+from annealtune.integrations import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
 
 require("transformers", "5.22", "huggingface")
@@ -26,7 +26,7 @@ from transformers import Trainer, TrainerCallback  # noqa: E402
 Tuner = SelfTuner | EmbeddedTuner
 
 
-def tune(trainer: Trainer, **options: Any) -> None:
+def tune(trainer: Trainer, **options: Any) -> Tuning:
     """Let the learning rate of a Trainer be found inside the run.
 
     Where the Trainer was given a tuner, ``optimizers=(tuner, None)``, that one is used. Otherwise
@@ -46,23 +46,28 @@ def tune(trainer: Trainer, **options: Any) -> None:
         trainer: before ``train`` is called.
         options: for the `SelfTuner` that is made.
 
+    Returns:
+        What was put into the Trainer; its ``tuner`` is the tuner, once training has begun.
+
     Raises:
         TypeError: if the Trainer is none, or has an optimizer that is no tuner.
         ValueError: if its arguments ask for a schedule of the rate, or for several devices.
 
     Example:
         >>> trainer = Trainer(model, args, train_dataset=data)  # doctest: +SKIP
-        >>> tune(trainer)  # doctest: +SKIP
+        >>> tuning = tune(trainer)  # doctest: +SKIP
         >>> trainer.train()  # doctest: +SKIP
+        >>> print(tuning.tuner.summary())  # doctest: +SKIP
     """
     _check(trainer, options)
-    tuning = _Tuning(trainer, options)
+    tuning = Tuning(trainer, options)
     if trainer.optimizer is not None:
         tuning.connect(trainer.optimizer)
     trainer.create_optimizer = tuning.create_optimizer
     trainer.create_scheduler = tuning.create_scheduler
     trainer.log = tuning.log
     trainer.add_callback(tuning)
+    return tuning
 
 
 class RateReader:
@@ -86,8 +91,12 @@ class RateReader:
         """Do nothing."""
 
 
-class _Tuning(TrainerCallback):
-    """What `tune` puts into a Trainer."""
+class Tuning(TrainerCallback):
+    """What `tune` puts into a Trainer.
+
+    Attributes:
+        tuner: the tuner; None before one is made, when training begins.
+    """
 
     def __init__(self, trainer: Trainer, options: dict[str, Any]) -> None:
         self._trainer = trainer
@@ -95,13 +104,13 @@ class _Tuning(TrainerCallback):
         self._create_optimizer = trainer.create_optimizer
         self._compute_loss = trainer.compute_loss
         self._log = trainer.log
-        self._tuner: Tuner | None = None
+        self.tuner: Tuner | None = None
         self._is_training = False
 
     def create_optimizer(self, model: nn.Module | None = None) -> Any:
         """Make the tuner over the Trainer's own optimizer, the first time."""
         optimizer = self._create_optimizer() if model is None else self._create_optimizer(model)
-        if self._tuner is None:
+        if self.tuner is None:
             steps = self._trainer.state.max_steps
             options = {"total_steps": steps, **self._options}
             optimizer = SelfTuner(optimizer, model=self._trainer.model, **options)
@@ -118,8 +127,9 @@ class _Tuning(TrainerCallback):
 
     def connect(self, tuner: Tuner) -> None:
         """Let a tuner see the minibatches."""
-        self._tuner = tuner
-        recorded = tuner.record(self._compute_again)
+        self.tuner = tuner
+        scaler = self._trainer.accelerator.scaler
+        recorded = tuner.record(self._compute_again, scaler=scaler)
 
         @functools.wraps(self._compute_loss)
         def compute_loss(model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -141,8 +151,8 @@ class _Tuning(TrainerCallback):
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add what the tuner measures to the logs of the training."""
-        if self._tuner is not None and "loss" in logs:
-            measures = self._tuner.metrics()
+        if self.tuner is not None and "loss" in logs:
+            measures = self.tuner.metrics()
             logs = logs | {f"annealtune_{name}": value for name, value in measures.items()}
         self._log(logs, *args, **kwargs)
 
@@ -161,8 +171,8 @@ class _Tuning(TrainerCallback):
         """Take in what the Trainer has found of the weights that are in the model."""
         name = args.metric_for_best_model or "loss"
         name = name if name.startswith("eval_") else f"eval_{name}"
-        if self._is_training and self._tuner is not None and metrics and name in metrics:
-            self._tuner._take_look(metrics[name], maximize=bool(args.greater_is_better))
+        if self._is_training and self.tuner is not None and metrics and name in metrics:
+            self.tuner._take_look(metrics[name], maximize=bool(args.greater_is_better))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have a checkpoint hold the average."""
@@ -170,25 +180,25 @@ class _Tuning(TrainerCallback):
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Cool, and have a checkpoint hold the average."""
-        if isinstance(self._tuner, EmbeddedTuner):
-            self._tuner.cool()
+        if isinstance(self.tuner, EmbeddedTuner):
+            self.tuner.cool()
         self._average_if(control.should_save)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the model its best weights, or those that the Trainer has loaded."""
         self._is_training = False
-        if self._tuner is None:
+        if self.tuner is None:
             return
         model = self._trainer.model
         loaded = args.load_best_model_at_end and state.best_model_checkpoint is not None
         best = copy.deepcopy(model.state_dict()) if loaded else None
-        self._tuner._finish()
+        self.tuner._finish()
         if best is not None:
             model.load_state_dict(best)
 
     def _average_if(self, wanted: bool) -> None:
-        if wanted and self._tuner is not None:
-            self._tuner.eval()
+        if wanted and self.tuner is not None:
+            self.tuner.eval()
 
 
 def _check(trainer: Any, options: dict[str, Any]) -> None:

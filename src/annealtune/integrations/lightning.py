@@ -8,14 +8,16 @@ tuner can compute the loss of a minibatch again without Lightning noticing.
 from __future__ import annotations
 
 import contextlib
+import copy
 import types
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from torch import Tensor, distributed
+import torch
+from torch import Tensor, distributed, nn
 
-from annealtune.integrations.attributes import Attributes
-from annealtune.integrations.requirements import require
+from annealtune.integrations import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
 from annealtune.optim.evaluation.random_state import RandomState
 
@@ -48,14 +50,15 @@ class TunerCallback(Callback):
             logs and its metrics. What it does elsewhere (``print``, files, the insides of objects
             that it holds) happens again, unless the loss has a method of its own that is named
             here. In manual optimization, where the training step calls ``step``, it must be given,
-            one for each tuner, unless ``step(loss=..., probe=...)`` is used.
+            one for each tuner.
         monitor: the metric that tells the best validation, where the module logs it.
         mode: ``"min"`` or ``"max"``: whether smaller or larger is better.
         average: whether the average is swapped in.
         log: whether to log.
 
     Raises:
-        TypeError: when fitting begins, if no optimizer is a tuner, or a scheduler is there too.
+        TypeError: when fitting begins, if no optimizer is a tuner, a scheduler is there too, or
+            ``loss`` names no method for each tuner.
         ValueError: if ``mode`` is unknown; if several processes train by another strategy than
             DDP, or by manual optimization; after a validation that did not log the ``monitor`` that
             was asked for.
@@ -107,14 +110,15 @@ class TunerCallback(Callback):
         _check_processes(trainer, pl_module)
         automatic = pl_module.automatic_optimization
         names = self._losses or (("training_step",) if automatic else ())
-        if names and len(names) != len(self._tuners):
+        if len(names) != len(self._tuners):
             raise TypeError(
-                "Lightning: TunerCallback(loss=...) must name one method for each tuner, got "
-                f"{', '.join(names)} for {len(self._tuners)}"
+                "Lightning: TunerCallback(loss=...) must name one method for each tuner, such as "
+                "'compute_loss', which computes the loss in manual optimization, got "
+                f"{', '.join(names) or 'none'} for {len(self._tuners)}"
             )
-        for name, tuner in zip(names, self._tuners, strict=bool(names)):
-            self._record(pl_module, name, tuner)
-        for tuner in self._tuners:
+        scaler = getattr(trainer.precision_plugin, "scaler", None)
+        for name, tuner in zip(names, self._tuners, strict=True):
+            self._record(pl_module, name, tuner, scaler)
             self._run_closures_once(pl_module, tuner)
             if automatic and isinstance(tuner, SelfTuner):
                 self._clip_every_arm(trainer, pl_module, tuner)
@@ -122,7 +126,7 @@ class TunerCallback(Callback):
             self._start.restore()
             self._start = None
 
-    def _record(self, module: LightningModule, name: str, tuner: Tuner) -> None:
+    def _record(self, module: LightningModule, name: str, tuner: Tuner, scaler: Any) -> None:
         compute = getattr(module, name, None)
         if not callable(compute):
             raise TypeError(
@@ -141,7 +145,7 @@ class TunerCallback(Callback):
                 raise _SkippedError
             return loss, output
 
-        recorded = tuner.record(compute_quietly)
+        recorded = tuner.record(compute_quietly, scaler=scaler)
 
         def compute_first(*args: Any, **kwargs: Any) -> Any:
             nonlocal is_first
@@ -168,14 +172,8 @@ class TunerCallback(Callback):
             if module.automatic_optimization and not self._waits:
                 return result  # training_step returned None: no gradient, nothing to decide
             self._waits = False
-            if not kwargs and not tuner.records:
-                raise TypeError(
-                    "Lightning: in manual optimization the tuner does not see the minibatch. Write "
-                    "TunerCallback(loss='compute_loss'), the name of the method that computes the "
-                    "loss, or opt.step(loss=loss, probe=fn)"
-                )
             own = make_step(**kwargs)
-            return own if closure is None or result is None else result
+            return own if result is None else result
 
         tuner.step = types.MethodType(step, tuner)  # type: ignore[method-assign]
         self._undo.callback(vars(tuner).pop, "step", None)
@@ -240,7 +238,7 @@ class TunerCallback(Callback):
         """Give the model its best weights for good, or else its average."""
         for tuner in self._tuners:
             has_one = tuner in self._averaging() or any(look.kept for look in tuner.looks)
-            if has_one and tuner._arms is None:  # in a race the arm that leads
+            if has_one and not getattr(tuner, "is_racing", False):  # else the arm that leads
                 tuner.load_best()
         self._leave()
 
@@ -368,3 +366,50 @@ def _metric_state(metric: Any) -> dict[str, Any]:
         value = state[name]
         state[name] = value.clone() if isinstance(value, Tensor) else list(value)
     return state
+
+
+_TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
+
+
+class Attributes:
+    """The plain attributes of a module as they are now, to be put back.
+
+    Tensors, lists, dicts, sets and deques are put back with what is in them, one level deep. Of any
+    other object only which one it was: what it changes inside stays changed.
+
+    Example:
+        >>> module = nn.Module()
+        >>> module.counter, module.losses = 0, []
+        >>> before = Attributes(module)
+        >>> module.counter += 1
+        >>> module.losses.append(0.5)
+        >>> before.restore()
+        >>> module.counter, module.losses
+        (0, [])
+    """
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+        self._values = {k: v for k, v in vars(module).items() if k not in _TORCHS_OWN}
+        containers = (list, dict, set, deque)
+        values = self._values.values()
+        self._contents = [(v, copy.copy(v)) for v in values if isinstance(v, containers)]
+        tensors = [v for v in values if isinstance(v, Tensor)]
+        self._tensors = [(v, v._version, v.detach().clone()) for v in tensors]
+
+    def restore(self) -> None:
+        """Put them back, and remove those that are new."""
+        present = vars(self._module)
+        for name in present.keys() - self._values.keys() - _TORCHS_OWN:
+            del present[name]
+        present.update(self._values)
+        for value, contents in self._contents:
+            value.clear()
+            if isinstance(value, list | deque):
+                value.extend(contents)
+            else:
+                value.update(contents)
+        for tensor, version, numbers in self._tensors:
+            if tensor._version != version:  # one that nobody wrote into may be part of a graph
+                with torch.no_grad():
+                    tensor.copy_(numbers)

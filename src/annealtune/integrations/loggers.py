@@ -23,7 +23,7 @@ class TunerLog:
     Args:
         tuner: whose steps are told, whoever calls them.
         write: is called with what happened ("step", "race" or "epoch"), the number of steps so far
-            and values by name. Those of a step are what the tuner's ``measures()`` returns, those
+            and values by name. Those of a step are what the tuner's ``metrics()`` returns, those
             of a race the fields of its `RaceInfo`, those of an epoch what `epoch` is given.
         every: a step is told if its number is a multiple of this. Races are told always.
 

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from annealtune.integrations.requirements import require
+from annealtune.integrations import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
 
 require("skorch", "1.4", "frameworks")

@@ -69,7 +69,7 @@ class OptimizerWrapper(Optimizer):
         """The base's own defaults."""
         return self.base.defaults
 
-    def record(self, function: Function) -> Function:
+    def record(self, function: Function, *, scaler: Any = None) -> Function:
         """Wrap the function that computes the loss of a minibatch; it does what it did before.
 
         Calls with gradients on are remembered until the next `step`, so that the same loss can be

@@ -28,7 +28,7 @@ from annealtune.training.config import (
     RunConfig,
     from_values,
 )
-from annealtune.training.config.annealing import AnnealingOptions
+from annealtune.training.config.blocks import AnnealingOptions
 
 VARIED = ("seed", "init_seed", "data_seed", "decision_seed")
 DEFAULT_SEEDS = "0-9"  # as many as in the paper

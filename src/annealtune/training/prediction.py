@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from annealtune.errors import DataError, RunError, printable
-from annealtune.training.data.pictures import GREY, SUFFIXES, mode_of, read_picture
+from annealtune.training.data.image_folder import GREY, SUFFIXES, mode_of, read_picture
 from annealtune.training.factories import in_one_line
 from annealtune.training.storage.files import write_atomically
 from annealtune.training.task import Task

@@ -26,9 +26,7 @@ from annealtune.optim.step_info import Tally
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import SsaOptions, TunedOptions
-from annealtune.training.data import augmentation
-from annealtune.training.data.batches import Samples
-from annealtune.training.data.parts import divide
+from annealtune.training.data.batches import Samples, divide
 from annealtune.training.methods import CountedMinibatch
 from annealtune.training.task import Task
 from annealtune.training.world import World
@@ -73,13 +71,11 @@ class Session:
         self.network = self.model if config.method == "ssa" else world.wrap(self.model)
         if config.compile:
             self.network = cast(nn.Module, torch.compile(self.network))
-        augment = augmentation.by_name(config.augment)
         self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
             config,
             dataset,
             device=self.device,
             channels_last=bool(self.channels_last),
-            augment=augment,
         )
         self._check_smallest_minibatches()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None

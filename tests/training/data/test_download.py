@@ -1,24 +1,18 @@
 """Downloads, against a web server on this machine."""
 
 import hashlib
-import io
-import os
-import stat
 import threading
 
 import pytest
-from rich.console import Console
 
 from annealtune.errors import DataError
-from annealtune.training.data.download import fetch
-from annealtune.training.data.published import PublishedFile
-from annealtune.training.progress import download_bar
+from annealtune.training.data.download import PublishedFile, fetch
 
 
 @pytest.fixture
 def file(server) -> PublishedFile:
-    md5 = hashlib.md5(server.content).hexdigest()
-    return PublishedFile("big.bin", f"md5:{md5}", f"{server.address}/big.bin", 3_000_000)
+    digest = hashlib.sha256(server.content).hexdigest()
+    return PublishedFile("big.bin", f"sha256:{digest}", f"{server.address}/big.bin", 3_000_000)
 
 
 def test_a_file_arrives_whole_and_progress_is_told(server, file, tmp_path) -> None:
@@ -52,39 +46,11 @@ def test_a_transfer_that_stopped_is_resumed(server, file, tmp_path, ranges: bool
     assert (told[0] > 1_200_000) is ranges
 
 
-def test_a_server_that_resumes_at_the_wrong_place_is_asked_for_all(server, file, tmp_path) -> None:
-    (tmp_path / "big.bin.part").write_bytes(server.content[:1000])
-    server.range_error = 7
-    assert fetch(file, tmp_path).read_bytes() == server.content
-    assert server.requests == ["bytes=1000-", None]
-
-
-def test_a_server_whose_file_is_shorter_than_what_is_there_is_asked_for_all(
-    server, file, tmp_path
-) -> None:
-    (tmp_path / "big.bin.part").write_bytes(server.content[:2000])
-    server.content = server.content[:1500]
-    with pytest.raises(DataError, match="stopped after 1,500 of 3,000,000"):
-        fetch(file, tmp_path)
-    assert server.requests == ["bytes=2000-", None]
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_a_whole_part_only_needs_its_digest(server, file, tmp_path, whole: bool) -> None:
-    (tmp_path / "big.bin.part").write_bytes(server.content if whole else b"x" * 3_000_000)
-    if whole:
-        assert fetch(file, tmp_path).read_bytes() == server.content
-    else:
-        with pytest.raises(DataError, match="expected md5:"):
-            fetch(file, tmp_path)
-    assert server.requests == []
-
-
 def test_a_wrong_digest_is_refused_and_nothing_is_kept(server, file, tmp_path) -> None:
     right, server.content = server.content, b"?" + server.content[1:]
-    found = hashlib.md5(server.content).hexdigest()
+    found = hashlib.sha256(server.content).hexdigest()
     with pytest.raises(
-        DataError, match=f"expected {file.digest}, found md5:{found}; what arrived was del"
+        DataError, match=f"expected {file.digest}, found sha256:{found}; what arrived was del"
     ):
         fetch(file, tmp_path)
     assert not (tmp_path / "big.bin").exists()
@@ -96,38 +62,15 @@ def test_a_wrong_digest_is_refused_and_nothing_is_kept(server, file, tmp_path) -
 def test_a_server_that_sends_without_end_does_not_fill_the_disk(server, file, tmp_path) -> None:
     server.content += b"!" * 5_000_000
     seen = []
-    with pytest.raises(DataError, match="expected md5:"):
+    with pytest.raises(DataError, match="expected sha256:"):
         fetch(file, tmp_path, lambda *news: seen.append(news[1]))
     assert max(seen) == 3_000_001
 
 
-@pytest.mark.parametrize("there", [0, 10])
-def test_a_server_that_refuses_is_quoted(server, file, tmp_path, there: int) -> None:
-    if there:
-        (tmp_path / "big.bin.part").write_bytes(server.content[:there])
-    server.status = 503
-    with pytest.raises(DataError, match=r"big.bin failed: HTTPError: HTTP Error 503") as caught:
-        fetch(file, tmp_path)
-    assert file.url in str(caught.value)
-
-
 def test_no_server_at_all(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    file = PublishedFile("big.bin", "md5:0", "http://127.0.0.1:9/big.bin", 10)
+    file = PublishedFile("big.bin", "sha256:0", "http://127.0.0.1:9/big.bin", 10)
     with pytest.raises(DataError, match=r"failed: URLError.*run the same command again"):
-        fetch(file, tmp_path)
-
-
-def test_a_folder_that_cannot_be_made(server, file, tmp_path) -> None:
-    (tmp_path / "occupied").write_text("a file")
-    with pytest.raises(DataError, match=r"occupied/big.bin failed"):
-        fetch(file, tmp_path / "occupied")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_folder_without_write_permission(server, file, tmp_path) -> None:
-    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
-    with pytest.raises(DataError, match="PermissionError"):
         fetch(file, tmp_path)
 
 
@@ -139,12 +82,3 @@ def test_two_at_a_time_fetch_it_once(server, file, tmp_path) -> None:
         thread.join()
     assert (tmp_path / "big.bin").read_bytes() == server.content
     assert server.requests == [None]
-
-
-def test_the_bar_shows_name_and_size(server, file, tmp_path) -> None:
-    console = Console(record=True, force_terminal=True, width=120, file=io.StringIO())
-    with download_bar(console) as progress:
-        fetch(file, tmp_path, progress)
-    text = console.export_text()
-    assert "big.bin" in text
-    assert "3.0/3.0 MB" in text

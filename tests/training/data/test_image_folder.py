@@ -43,15 +43,6 @@ def test_mean_and_deviation_are_those_of_the_training_pictures(folder) -> None:
     assert data.std == pytest.approx((red.std(), 1, 1))  # 1 for a channel without contrast
 
 
-def test_grey_pictures_have_one_channel(tmp_path) -> None:
-    for part in ("train", "test"):
-        for name in ("a", "b"):
-            picture(tmp_path / part / name / "0.png", 7, mode="L")
-    assert load("image-folder", data_dir=tmp_path).train_inputs.shape == (2, 1, 6, 5)
-    picture(tmp_path / "test" / "b" / "1.png", 7)
-    assert load("image-folder", data_dir=tmp_path).train_inputs.shape == (2, 3, 6, 5)
-
-
 @pytest.mark.parametrize("layout", ["train", "."])
 def test_one_set_is_cut_the_same_way_each_time(tmp_path, layout) -> None:
     for number in range(20):

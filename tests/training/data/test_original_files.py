@@ -1,8 +1,6 @@
 """Fashion-MNIST and CIFAR-10 in their original formats, whole, packed, missing and damaged."""
 
 import gzip
-import io
-import tarfile
 
 import numpy as np
 import pytest
@@ -125,12 +123,6 @@ class TestCIFAR10:
         with pytest.raises(DataError, match=f"data_batch_4.bin is damaged.*found {found}"):
             cifar10.load(tmp_path, publication=publication)
 
-    def test_a_damaged_archive_is_found(self, tiny_cifar, tmp_path) -> None:
-        publication, archive, _ = tiny_cifar
-        write(tmp_path, {"cifar-10-binary.tar.gz": archive[:-10]})
-        with pytest.raises(DataError, match=f"expected {publication.archive.digest}, found md5:"):
-            cifar10.load(tmp_path, publication=publication)
-
     def test_the_public_loader_takes_the_published_files_only(self, tiny_cifar, tmp_path) -> None:
         write(tmp_path, tiny_cifar[2])
         with pytest.raises(DataError, match="sha256:cee916563c9f80d84e3cc88"):
@@ -148,53 +140,33 @@ class TestCIFAR10:
         with pytest.raises(DataError, match=r"pickles.*binary version, https.*binary.tar.gz"):
             load("cifar10", data_dir=tmp_path)
 
-    def test_the_binary_version_beside_the_python_version_is_taken(
-        self, tiny_cifar, tmp_path
-    ) -> None:
-        write(tmp_path, {**tiny_cifar[2], "cifar-10-python.tar.gz": b""})
-        assert len(cifar10.load(tmp_path, publication=tiny_cifar[0]).train_targets) == 20
-
     def test_an_incomplete_folder_names_what_is_missing(self, tiny_cifar, tmp_path) -> None:
         batches = {k: v for k, v in tiny_cifar[2].items() if k != "data_batch_3.bin"}
         write(tmp_path / cifar10.FOLDER, batches)
         with pytest.raises(DataError, match=r"incomplete: data_batch_3.bin missing"):
             load("cifar10", data_dir=tmp_path)
 
-    @pytest.mark.parametrize("kind", ["missing", "link", "wrong", "no-archive", "records"])
-    def test_an_archive_with_another_content_is_refused(self, tiny_cifar, tmp_path, kind) -> None:
-        publication, archive, batches = tiny_cifar
-        outside = tmp_path / "outside"
-        outside.write_bytes(batches["test_batch.bin"])
+    @pytest.mark.parametrize(
+        ("change", "told"),
+        [
+            (None, "does not contain test_batch.bin"),
+            (b"\0" * 100, "records of 3073 bytes, got 100"),
+        ],
+    )
+    def test_an_archive_with_another_content_is_refused(
+        self, tiny_cifar, tmp_path, change, told
+    ) -> None:
+        publication, _, batches = tiny_cifar
         members = {f"x/{name}": content for name, content in batches.items()}
-        if kind == "missing":
-            del members["x/test_batch.bin"]
-        if kind == "wrong":
-            members["x/test_batch.bin"] = b"\0" * cifar10.RECORD
-        archive = b"no archive" if kind == "no-archive" else pack(members)
-        if kind == "link":
-            target = io.BytesIO()
-            with tarfile.open(fileobj=target, mode="w:gz") as tar:
-                link = tarfile.TarInfo("x/test_batch.bin")
-                link.type, link.linkname = tarfile.SYMTYPE, str(outside)
-                tar.addfile(link)
-                for name, content in list(members.items())[:-1]:
-                    entry = tarfile.TarInfo(f"../../{name}")
-                    entry.size = len(content)
-                    tar.addfile(entry, io.BytesIO(content))
-            archive = target.getvalue()
-        parts = publication.batches
-        if kind == "records":
-            archive = pack({**members, "x/test_batch.bin": b"\0" * 100})
-            parts = (*parts[:-1], published("test_batch.bin", b"\0" * 100))
+        del members["x/test_batch.bin"]
+        archive = pack(members if change is None else {**members, "x/test_batch.bin": change})
         write(tmp_path, {"cifar-10-binary.tar.gz": archive})
-        named = cifar10.Publication(published("cifar-10-binary.tar.gz", archive), parts)
-        message = {
-            "missing": "does not contain test_batch.bin",
-            "link": "does not contain test_batch.bin",
-            "wrong": "member test_batch.bin, is damaged",
-            "no-archive": "cannot be read",
-            "records": "records of 3073 bytes, got 100",
-        }
-        with pytest.raises(DataError, match=message[kind]):
-            cifar10.load(tmp_path, publication=named)
-        assert {path.name for path in tmp_path.iterdir()} == {"outside", "cifar-10-binary.tar.gz"}
+        file = published("cifar-10-binary.tar.gz", archive)
+        with pytest.raises(DataError, match=told):
+            cifar10.load(tmp_path, publication=cifar10.Publication(file, publication.batches))
+
+    def test_what_is_no_archive_is_refused(self, tiny_cifar, tmp_path) -> None:
+        write(tmp_path, {"cifar-10-binary.tar.gz": b"no archive"})
+        file = published("cifar-10-binary.tar.gz", b"no archive")
+        with pytest.raises(DataError, match="cannot be read"):
+            cifar10.load(tmp_path, publication=cifar10.Publication(file, tiny_cifar[0].batches))

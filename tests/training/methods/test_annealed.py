@@ -1,12 +1,39 @@
-"""A method without a word in its block is Algorithm 2 all the same, over its default H."""
+"""Methods whose moves are accepted or undone: against the library and loops written by hand."""
+
+import itertools
+import math
+import random
+import tomllib
+from collections import Counter
 
 import pytest
 import torch
+from torch.nn import functional as F
 
-from annealtune import SGDSA, EmbeddedTuner, grid
-from annealtune.annealing import PAPER_RATES, SimulatedAnnealing
+from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
+from annealtune.annealing import (
+    PAPER_RATES,
+    STRATEGIES,
+    Automatic,
+    Geometric,
+    SimulatedAnnealing,
+    make_strategy,
+    takes_temperature,
+)
+from annealtune.errors import ConfigError
+from annealtune.training.config import from_values
+from annealtune.training.data import Dataset
+from annealtune.training.session import Session
 
 EPOCHS = 3
+
+
+def assert_same(found, expected):
+    """Compare moves; NaN, the temperature of a strategy that has none, equals NaN."""
+    assert [repr(info) for info in found] == [repr(info) for info in expected]
+
+
+# --- Without a word in its block: Algorithm 2 over the default H ---
 
 
 def adamw(model):
@@ -32,3 +59,483 @@ def test_it_is_the_librarys_tuner(session, trained, by_hand, by_the_library, met
     expected = by_the_library(make(model), model, batches, epochs=EPOCHS)
     assert found == expected
     assert len({move.setting for move in expected}) > 3
+
+
+class TestAdamwSa:
+    def test_is_the_tuner_around_adamw(self, session, by_hand, trained, by_the_library):
+        block = {
+            "lr": [0.1, 0.01],
+            "weight_decay": [0.0, 0.1],
+            "betas": [[0.9, 0.999], [0.5, 0.9]],
+            "eps": [1e-8, 1e-4],
+        }
+        run = session(method="adamw-sa", decision_seed=4, **{"adamw-sa": block})
+        found = trained(run)
+        model, batches = by_hand()
+        options = {**block, "betas": [tuple(pair) for pair in block["betas"]]}
+        tuner = EmbeddedTuner(
+            torch.optim.AdamW(model.parameters(), lr=0.1),
+            model=model,
+            neighborhood=grid(**options),
+            epochs=3,
+            seed=4,
+        )
+        assert_same(found, by_the_library(tuner, model, batches))
+        weights = run.model.state_dict()
+        assert all(torch.equal(weights[n], wanted) for n, wanted in model.state_dict().items())
+        assert len({info.setting["betas"] for info in found}) == 2
+
+    def test_learns(self, complete, lines_of):
+        directory = complete(method="adamw-sa", epochs=20)
+        first, *_, last = lines_of(directory / "metrics.jsonl")
+        assert last["train_loss"] < 0.9 * first["train_loss"]
+        assert math.isfinite(last["temperature"])
+        assert (first["forwards"], first["backwards"]) == (12, 6)
+
+
+# --- Strategies ---
+
+SEVERAL = [8.0, 4.0, 2.0, 0.5, 0.3]
+OPTIONS = {
+    "tabu": {"tenure": 2, "candidates": 2},
+    "genetic": {"population": 3, "trials": 1},
+    "variable-neighborhood": {"levels": 3},
+}
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_one_is_that_of_the_library(session, by_hand, strategy, trained, by_the_library):
+    options = OPTIONS.get(strategy)
+    block = {"lr": SEVERAL, "strategy": strategy}
+    found = trained(
+        session(**{"sgd-sa": {**block, "strategy_options": options} if options else block})
+    )
+    model, batches = by_hand()
+    made = make_strategy("test", strategy, options or {}, Automatic(length=3))
+    tuner = SGDSA(model, grid(lr=SEVERAL), strategy=made)
+    assert_same(found, by_the_library(tuner, model, batches))
+
+
+@pytest.mark.parametrize("strategy", [n for n, c in STRATEGIES.items() if takes_temperature(c)])
+def test_the_temperature_reaches_those_that_take_one(session, strategy, trained):
+    cooling = {"temperature": 0.5, "cooling_factor": 0.5}
+    run = session(**{"sgd-sa": {"lr": SEVERAL, "strategy": strategy, **cooling}})
+    found = run.method._optimizer.strategy
+    assert type(found) is STRATEGIES[strategy]
+    assert isinstance(found.schedule, Geometric)
+    assert [info.temperature for info in trained(run)] == [0.5] * 6 + [0.25] * 6
+
+
+def test_simulated_annealing_by_name_is_the_default(undisturbed):
+    named = undisturbed(**{"sgd-sa": {"strategy": "simulated-annealing"}})
+    assert named == undisturbed()
+
+
+def test_a_strategy_without_temperature_records_none(complete, lines_of):
+    directory = complete(epochs=1, **{"sgd-sa": {"strategy": "tabu"}})
+    (record,) = lines_of(directory / "metrics.jsonl")
+    assert record["temperature"] is None
+    assert record["acceptance_rate"] == 1.0
+
+
+# --- A strategy of the user's own ---
+
+OWN = '''
+from annealtune import PlainStrategy, Verdict
+
+
+class Patient(PlainStrategy):
+    """Keeps a worsening move after so many rejections in a row."""
+
+    def __init__(self, patience: int = 2) -> None:
+        if patience < 1:
+            raise ValueError(f"Patient(patience=...) must be positive, got {patience!r}")
+        self.patience = patience
+        self.rejected = 0
+
+    def decide(self, value, new_value, rng):
+        accepted = new_value <= value or self.rejected >= self.patience
+        return Verdict.of(value, new_value, accepted=accepted)
+
+    def observe(self, setting, verdict):
+        self.rejected = 0 if verdict.accepted else self.rejected + 1
+
+    def state_dict(self):
+        return {"rejected": self.rejected}
+
+    def load_state_dict(self, state):
+        self.rejected = state["rejected"]
+
+
+class Picking(Patient):
+    picks_settings = True
+
+
+class Warm(Patient):
+    def __init__(self, temperature):
+        self.heat = temperature
+
+
+class Nothing:
+    pass
+
+
+def function():
+    return Patient()
+'''
+
+
+@pytest.fixture
+def own(place, monkeypatch):
+    (place / "own.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(place))
+
+
+@pytest.mark.usefixtures("own")
+class TestOnesOwn:
+    def test_from_the_command_line(self, program, place, lines_of, tiny_flags):
+        flags = ["train", *tiny_flags, "--strategy", "own:Patient", "--set", "sgd-sa.lr=[50.0]"]
+        patience = "sgd-sa.strategy_options={ patience = 1 }"
+        done = program(*flags, "--set", patience, "--out", "patient")
+        assert done.code == 0, done.err
+        config = tomllib.loads((place / "patient/config.toml").read_text())["sgd-sa"]
+        assert config["strategy"] == "own:Patient"
+        assert config["strategy_options"] == {"patience": 1}
+        records = lines_of(place / "patient/metrics.jsonl")
+        # At a rate of 50 most moves worsen: one is rejected, the next one kept.
+        assert sum(record["rejected_worsening"] for record in records) >= 4
+        assert sum(record["accepted_worsening"] for record in records) >= 4
+        assert program("evaluate", "patient").code == 0
+
+    def test_is_not_imported_to_check_a_config(self):
+        config = from_values({"sgd-sa": {"strategy": "nowhere.at_all:Strategy"}})
+        assert config.sgd_sa.strategy == "nowhere.at_all:Strategy"
+
+    @pytest.mark.parametrize(
+        ("method", "options", "told"),
+        [
+            ("sgd-sa", {"strategy": "own:Patience"}, "did you mean 'Patient'?"),
+            ("sgd-sa", {"strategy": "owns:Patient"}, "importing owns failed"),
+            ("sgd-sa", {"strategy": "own:function"}, "must be a class"),
+            ("sgd-sa", {"strategy": "own:Nothing"}, "must make a Strategy"),
+            (
+                "sgd-sa",
+                {"strategy": "own:Patient", "strategy_options": {"patience": 0}},
+                "Patient(patience=...) must be positive, got 0",
+            ),
+            ("sgd-sa", {"strategy": "own:Patient", "temperature": 1.0}, "temperature = 1.0"),
+            ("ssa", {"strategy": "own:Picking"}, "must only decide on moves"),
+        ],
+    )
+    def test_one_that_cannot_be_used(self, session, method, options, told):
+        with pytest.raises(ConfigError) as refused:
+            session(method=method, **{method: options})
+        assert str(refused.value).startswith(f"{method}.strategy = {options['strategy']!r}: ")
+        assert told in str(refused.value)
+
+    def test_a_temperature_reaches_one_that_takes_it(self, session):
+        block = {"strategy": "own:Warm"}
+        heat = session(**{"sgd-sa": {**block, "temperature": 2.0}}).method._optimizer.strategy.heat
+        assert heat == 2.0
+        assert isinstance(session(**{"sgd-sa": block}).method._optimizer.strategy.heat, Automatic)
+
+    def test_ssa_takes_one_that_decides(self, session, trained):
+        moves = trained(session(method="ssa", ssa={"strategy": "own:Patient"}))
+        assert len({info.accepted for info in moves}) == 2
+
+
+# --- SSA ---
+
+
+def test_ssa_is_that_of_the_library(session, by_hand, trained, by_the_library):
+    block = {"radius": 0.05, "temperature": 0.5, "cooling_factor": 0.5}
+    found = trained(session(method="ssa", ssa=block))
+    model, batches = by_hand()
+    optimizer = StochasticSA(model, radius=0.05, temperature=Geometric(0.5, 0.5))
+    assert_same(found, by_the_library(optimizer, model, batches))
+    assert [info.temperature for info in found] == [0.5] * 6 + [0.25] * 6
+
+
+# --- What moves are judged by ---
+
+RATES = [8.0, 2.0, 0.3]
+JUDGES = """
+import torch
+
+def wrong(model, minibatch):
+    assert minibatch._fields == ("inputs", "targets")
+    return (model(minibatch.inputs).argmax(1) != minibatch.labels).sum()
+
+def empty(model, minibatch):
+    with torch.no_grad():
+        for p in model.parameters():
+            p.zero_()
+    return 0
+
+def noisy(model, minibatch):
+    return torch.rand(1) + model(minibatch.inputs).var().item()
+"""
+
+
+@pytest.fixture
+def judges(place, monkeypatch):
+    (place / "judges.py").write_text(JUDGES)
+    monkeypatch.syspath_prepend(str(place))
+
+
+def error(scores, labels):
+    return (scores.argmax(1) != labels).double().mean().item()
+
+
+def wrong(scores, labels):
+    return float((scores.argmax(1) != labels).sum())
+
+
+def loss(scores, labels):
+    return F.cross_entropy(scores, labels).item()
+
+
+VALUES = {"loss": loss, "error": error, "judges:wrong": wrong}
+
+
+def reference(model, batches, held_out, accept_on, temperature, steps):
+    """Algorithm 2 with a black box in its accept test; returns the verdicts."""
+    value_of, decisions, verdicts = VALUES[accept_on], random.Random(0), []
+    judged = None if held_out is None else itertools.chain.from_iterable(itertools.repeat(held_out))
+    parameters = list(model.parameters())
+    minibatches = itertools.chain.from_iterable(itertools.repeat(batches))
+    for inputs, labels in itertools.islice(minibatches, steps):
+        images = (inputs, labels) if judged is None else next(judged)
+        start = torch.get_rng_state()
+        for p in parameters:
+            p.grad = None
+        F.cross_entropy(model(inputs), labels).backward()
+        end, buffers = torch.get_rng_state(), [b.clone() for b in model.buffers()]
+
+        def measured(images=images, start=start, end=end, buffers=buffers):
+            torch.set_rng_state(start)
+            with torch.no_grad():
+                value = value_of(model(images[0]), images[1])
+                for buffer, kept in zip(model.buffers(), buffers, strict=True):
+                    buffer.copy_(kept)
+            torch.set_rng_state(end)
+            return value
+
+        value = measured()
+        rate = RATES[int(decisions.random() * len(RATES))]
+        old = [p.detach().clone() for p in parameters]
+        with torch.no_grad():
+            for p in parameters:
+                p.add_(p.grad, alpha=-rate)
+        worsening, u = measured() - value, decisions.random()
+        chance = math.exp(-worsening / temperature) if worsening > 0 else 1.0
+        verdicts.append(u < chance or worsening <= 0)
+        if not verdicts[-1]:
+            with torch.no_grad():
+                for p, kept in zip(parameters, old, strict=True):
+                    p.copy_(kept)
+    return verdicts
+
+
+@pytest.mark.parametrize("accept_on", ["loss", "error", "judges:wrong"])
+@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
+@pytest.mark.usefixtures("judges")
+def test_against_a_loop_by_hand(session, by_hand, trained, accept_on, accept_batch):
+    """Twelve steps with dropout and BatchNorm; on the same minibatch few moves are undone."""
+    temperature = {"loss": 0.03, "error": 0.003, "judges:wrong": 0.1}[accept_on]
+    share = 0.25 if accept_batch == "held-out" else 0.0
+    block = {"lr": RATES, "accept_on": accept_on, "temperature": temperature}
+    block["accept_batch"] = accept_batch
+    found = session(**{"sgd-sa": {**block, **({"held_out_fraction": share} if share else {})}})
+    steps = 2 * len(found.train_batches)
+    verdicts = [info.accepted for info in trained(found)]
+    model, batches, *held_out = by_hand(share)
+    expected = reference(
+        model, batches, held_out[0] if held_out else None, accept_on, temperature, steps
+    )
+    assert verdicts == expected
+    if accept_batch == "held-out":
+        assert {True, False} <= set(verdicts)
+    weights = found.model.state_dict()
+    for name, wanted in model.state_dict().items():
+        assert torch.equal(weights[name], wanted), name
+
+
+@pytest.mark.usefixtures("judges")
+def test_a_noisy_function_leaves_no_trace_in_the_random_numbers(session):
+    """Both of its values come from the same random state, which is put back."""
+    run = session(**{"sgd-sa": {"lr": [0.0], "accept_on": "judges:noisy"}})
+    worsenings = [run.method._optimizer.last_step.worsening for _ in run.train()]
+    noisy = torch.get_rng_state()
+    assert worsenings == [0.0] * 6
+    run = session(**{"sgd-sa": {"lr": [0.0]}})
+    list(run.train())
+    assert torch.equal(noisy, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
+@pytest.mark.usefixtures("judges")
+def test_a_function_may_change_the_weights_that_it_looks_at(session, accept_batch):
+    block = {"lr": [0.1], "accept_on": "judges:empty", "accept_batch": accept_batch}
+    run = session(**{"sgd-sa": block})
+    list(run.train())
+    plain = session(**{"sgd-sa": {**block, "accept_on": "loss", "temperature": math.inf}})
+    list(plain.train())
+    weights = run.model.state_dict()
+    assert all(torch.equal(weights[n], wanted) for n, wanted in plain.model.state_dict().items())
+
+
+# --- The images that are held out ---
+
+
+def numbered(count):
+    """A data set whose images are their numbers, training images first."""
+    codes = torch.arange(count + 20).view(-1, 1, 1, 1)
+    images = torch.cat([codes % 256, codes // 256], dim=3).to(torch.uint8)
+    images = images.repeat_interleave(4, dim=2).repeat_interleave(2, dim=3)
+    labels = torch.arange(count + 20) % 10
+    return Dataset(
+        name="numbered",
+        train_inputs=images[:count],
+        train_targets=labels[:count],
+        test_inputs=images[count:],
+        test_targets=labels[count:],
+        classes=tuple("0123456789"),
+        mean=(0.5,),
+        std=(0.5,),
+    )
+
+
+def numbers(batches):
+    pixels = batches._inputs[:, 0, 0].long()
+    return set((pixels[:, 0] + 256 * pixels[:, 2]).tolist())
+
+
+@pytest.mark.parametrize("validate_on", ["validation", "test"])
+def test_held_out_images_are_cut_off_the_training_part(tiny, validate_on):
+    block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
+    changes = {"validate_on": validate_on, "train_size": 300, "device": "cpu"}
+    run = Session(tiny(**changes, **{"sgd-sa": block}), numbered(400))
+    plain = Session(tiny(**changes), numbered(400))
+    training, held_out = numbers(run.train_batches), numbers(run.held_out)
+    validation, test = numbers(run.validation_batches), numbers(run.test_batches)
+    whole = 300 if validate_on == "test" else 270
+    assert (len(training), len(held_out)) == (0.8 * whole, 0.2 * whole)
+    assert not held_out & (training | validation | test)
+    assert training | held_out == numbers(plain.train_batches)
+    assert validation == numbers(plain.validation_batches)
+    assert plain.held_out is None
+
+
+def test_held_out_images_follow_the_split_seed_and_their_order_the_data_seed(tiny):
+    def parts(**seeds):
+        block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
+        changes = {"train_size": None, "batch_size": 10, "device": "cpu", **seeds}
+        run = Session(tiny(**changes, **{"sgd-sa": block}), numbered(400))
+        return numbers(run.held_out), [labels.tolist() for _, labels in run.held_out]
+
+    first = parts(data_seed=1, split_seed=5)
+    assert parts(data_seed=1, split_seed=5) == first
+    again = parts(data_seed=2, split_seed=5)
+    assert again[0] == first[0]
+    assert again[1] != first[1]
+    assert parts(data_seed=1, split_seed=6)[0] != first[0]
+
+
+# --- What a step costs, counted ---
+
+
+@pytest.mark.parametrize(
+    ("options", "forwards"),
+    [
+        ({"accept_on": "error"}, 2),
+        ({"accept_on": "judges:wrong"}, 3),
+        ({"accept_batch": "held-out"}, 3),
+        ({"accept_batch": "held-out", "accept_on": "judges:wrong"}, 3),
+        ({"preset": "paper-code", "accept_on": "error"}, 3),
+        ({"strategy": "tabu"}, 4),
+        ({"strategy": "tabu", "accept_batch": "held-out"}, 5),
+    ],
+)
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+@pytest.mark.usefixtures("judges")
+def test_forwards_and_backwards_are_the_truth(session, monkeypatch, options, forwards, precision):
+    run = session(precision=precision, **{"sgd-sa": {"lr": [0.1, 0.05, 0.01], **options}})
+    counted = Counter()
+    run.model.register_forward_hook(lambda *_: counted.update(["forwards"]))
+    real = torch.autograd.backward
+
+    def backward(*args, **kwargs):
+        counted["backwards"] += 1
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(torch.autograd, "backward", backward)
+    steps = 0
+    for _ in run.train():
+        steps += 1
+        assert run.method._optimizer.last_step is not None, "skipped by the scaler"
+    assert counted == {"forwards": run.forwards, "backwards": run.backwards}
+    assert run.backwards == steps
+    if precision == "fp16" and options == {"accept_on": "error"}:
+        forwards = 3  # no closure, so the outputs of the first forward are not at hand
+    assert run.forwards == forwards * steps
+
+
+# --- A function that judges wrongly ---
+
+FUNCTIONS = """
+import torch
+
+def nan(model, minibatch):
+    return float("nan")
+
+def text(model, minibatch):
+    return "0.5"
+
+def truth(model, minibatch):
+    return True
+
+def vector(model, minibatch):
+    return model(minibatch.inputs).mean(0)
+
+def failing(model, minibatch):
+    raise ZeroDivisionError("by hand")
+
+number = 0.5
+"""
+RETURNED = {
+    "nan": "must return a finite number at the current weights, got nan",
+    "text": "must return a number or a tensor of one number, got '0.5'",
+    "truth": "must return a number or a tensor of one number, got True",
+    "vector": "got a tensor of shape (10,)",
+    "failing": "ZeroDivisionError: by hand",
+    "number": "must be callable",
+    "nobody": "functions has no 'nobody'",
+}
+
+
+@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
+@pytest.mark.parametrize("name", RETURNED)
+def test_a_function_that_judges_wrongly(session, place, monkeypatch, name, accept_batch):
+    (place / "functions.py").write_text(FUNCTIONS)
+    monkeypatch.syspath_prepend(str(place))
+    block = {"accept_on": f"functions:{name}", "accept_batch": accept_batch}
+    with pytest.raises(ConfigError) as refused:
+        list(session(**{"sgd-sa": block}).train())
+    assert str(refused.value).startswith(f"sgd-sa.accept_on = 'functions:{name}': ")
+    assert RETURNED[name] in str(refused.value)
+
+
+def test_a_function_that_finds_only_the_next_point_infinite_rejects_it(
+    session, trained, place, monkeypatch
+):
+    (place / "wary.py").write_text(
+        "calls = []\n"
+        "def judge(model, minibatch):\n"
+        "    calls.append(None)\n"
+        "    return float('nan') if len(calls) % 2 == 0 else 1.0\n"
+    )
+    monkeypatch.syspath_prepend(str(place))
+    moves = trained(session(**{"sgd-sa": {"accept_on": "wary:judge"}}))
+    assert not any(info.accepted for info in moves)
+    assert all(math.isnan(info.new_loss) for info in moves)

@@ -4,10 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from annealtune.training.models.mlp import MLP
-from annealtune.training.models.resnet import ResNet
-from annealtune.training.models.small_cnn import SmallCNN
-from annealtune.training.models.vgg import VGG
+from annealtune.training.models.paper_nets import VGG, ResNet
+from annealtune.training.models.small_nets import MLP
 
 
 def parameters(net: nn.Module) -> int:
@@ -71,26 +69,3 @@ def test_dividing_the_widths_keeps_the_hidden_layer_of_vgg() -> None:
     net = VGG(16, channels=3, classes=10, divisor=8)
     assert [m.out_features for m in net.modules() if isinstance(m, nn.Linear)] == [100, 10]
     assert [m.out_channels for m in net.modules() if isinstance(m, nn.Conv2d)][-1] == 64
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: VGG(12, channels=3, classes=10), "depth.*got 12"),
-        (lambda: VGG(16, channels=3, classes=10, divisor=65), "divisor.*1..64, got 65"),
-        (lambda: ResNet(20, channels=3, classes=10), "depth.*got 20"),
-        (lambda: ResNet(18, channels=3, classes=10, divisor=0), "divisor.*1..64, got 0"),
-        (lambda: SmallCNN(channels=1, image_size=(3, 8), classes=10), r"4x4, got \(3, 8\)"),
-        (
-            lambda: SmallCNN(channels=1, image_size=(8, 8), classes=10, divisor=17),
-            "divisor.*1..16, got 17",
-        ),
-        (
-            lambda: MLP(input_shape=(1, 8, 8), output_shape=(10,), divisor=129),
-            "divisor.*1..128, got 129",
-        ),
-    ],
-)
-def test_impossible_nets_are_refused_with_the_value_received(make, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()

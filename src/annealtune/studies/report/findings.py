@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import PAPER_STUDIES
 from annealtune.studies.statistics.comparisons import SIGNIFICANCE_LEVEL, Comparison
@@ -16,13 +15,11 @@ from annealtune.studies.statistics.measures import (
     test_set_chose,
 )
 from annealtune.studies.statistics.summaries import Statistics, statistics_of
-from annealtune.training.config.names import padded_size
 
 from .method_tables import interval, probability
 
 # With fewer seeds a bootstrap interval is clearly narrower than it should be.
 _FEW_SEEDS = 8
-_IMAGE_SIZES = {"digits": (8, 8), "fashion-mnist": (28, 28), "cifar10": (32, 32)}
 
 
 class Finding(NamedTuple):
@@ -247,30 +244,6 @@ def _protocol(study: Study) -> Iterator[Finding]:
             "their last epoch.",
             "note",
         )
-    padding = _padding(study.experiment)
-    if padding:
-        yield Finding(padding, "note")
-
-
-def _padding(experiment: Mapping[str, Any]) -> str | None:
-    """Say whether the images were zero-padded for the model."""
-    model, pad = experiment.get("model"), experiment.get("pad")
-    size = experiment.get("image_size") or _IMAGE_SIZES.get(str(experiment.get("data")))
-    if not isinstance(model, str):
-        return None
-    try:
-        if size is None:
-            multiple = padded_size(model, (1, 1), pad)[0]
-            if multiple > 1:
-                return f"Images whose sides are no multiple of {multiple} were zero-padded to one."
-            return None
-        height, width = size
-        padded = padded_size(model, (height, width), pad)
-    except ConfigError:  # such a study has no finished run
-        return None
-    if padded == (height, width):
-        return None
-    return f"The images were zero-padded from {height}×{width} to {padded[0]}×{padded[1]}."
 
 
 def _is_ahead(measure: Measure, comparison: Comparison) -> bool:

@@ -1,11 +1,11 @@
 """Every key of a run, its rule and its default. Known without importing torch.
 
-- `RunConfig`: the run itself (`run_config.py`);
-- one block of options a method (`blocks.py`), made of what several of them share: H
-  (`neighborhood.py`), temperature and strategy (`annealing.py`); `values.py`: kinds of values;
+- `RunConfig`: the run itself (`run_config.py`); one block of options a method (`blocks.py`);
+- data sets and models that have a name (`names.py`);
 - `from_values`, `read_toml`, `assign`: from text to a config, or to an error (`reading.py`).
 """
 
+from .blocks import Options
 from .reading import assign, from_values, key_of_method, read_toml
 from .run_config import (
     DEFAULT_METHOD,
@@ -18,10 +18,11 @@ from .run_config import (
     RunConfig,
     is_block,
 )
-from .values import Options
 
 __all__ = [
     "RunConfig",
+    "Options",
+    "MethodName",
     "is_block",
     "assign",
     "from_values",
@@ -33,6 +34,4 @@ __all__ = [
     "FREE_KEYS",
     "MOST_THREADS",
     "STUDY_TABLES",
-    "MethodName",
-    "Options",
 ]

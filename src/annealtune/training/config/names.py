@@ -48,13 +48,6 @@ ARCHITECTURES = {
 }
 
 
-class ModelName(NamedTuple):
-    """A built-in model's name, taken apart."""
-
-    architecture: str
-    divisor: int
-
-
 def check_data(name: str) -> str:
     """Return the name if it is a data set's or has the form ``package.module:factory``.
 
@@ -81,15 +74,15 @@ def check_model(name: str) -> str:
     return name
 
 
-def parse(name: str) -> ModelName:
-    """Take a built-in model's name apart.
+def parse(name: str) -> tuple[str, int]:
+    """Take a built-in model's name apart: its architecture and what its widths are divided by.
 
     Raises:
         ConfigError: For an unknown architecture, or a K that leaves a layer without channels.
 
     Example:
         >>> parse("vgg16-w8")
-        ModelName(architecture='vgg16', divisor=8)
+        ('vgg16', 8)
     """
     suffix = re.search(r"-w(\d+)$", name)
     architecture = name[: suffix.start()] if suffix else name
@@ -104,41 +97,4 @@ def parse(name: str) -> ModelName:
             f"model = {name!r}: -w{divisor} divides every width by {divisor}, but the narrowest "
             f"layer of {architecture} has {narrowest} units; use -w1 to -w{narrowest}"
         )
-    return ModelName(architecture, divisor)
-
-
-def padded_size(name: str, image_size: tuple[int, int], pad: int | None = None) -> tuple[int, int]:
-    """Return the size to which a model zero-pads its images; the same size if it does not.
-
-    The padding is the model's first layer, on all four sides (an odd rest goes to the right and
-    the bottom). It adds zeros to normalised images, as the convolutions' own padding does.
-
-    Args:
-        name: A built-in model or ``package.module:factory``.
-        image_size: Height and width of the images.
-        pad: Zero-pad both sides of the image to a multiple of this. ``None``: 32 for ``vgg*``, no
-            padding for other models. 0: never pad.
-
-    Raises:
-        ConfigError: If ``pad`` is negative, or the padded image is too small for the model.
-
-    Example:
-        >>> padded_size("vgg16", (28, 28)), padded_size("resnet34", (28, 28))
-        ((32, 32), (28, 28))
-    """
-    architecture = None if is_factory(name) else ARCHITECTURES[parse(name).architecture]
-    if pad is None:
-        multiple = architecture.multiple if architecture else 1
-    elif pad >= 0:
-        multiple = pad or 1
-    else:
-        raise ConfigError(f"pad = {pad}: must be 0 (never pad) or a positive multiple")
-    height, width = (-(-side // multiple) * multiple for side in image_size)
-    if architecture and min(height, width) < architecture.smallest_side:
-        smallest = architecture.smallest_side
-        raise ConfigError(
-            f"model = {name!r} needs images of at least {smallest}x{smallest} "
-            f"({architecture.because}), got {height}x{width}; set pad = {smallest} or take "
-            "another model"
-        )
-    return height, width
+    return architecture, divisor

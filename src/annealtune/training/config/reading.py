@@ -14,8 +14,6 @@ from annealtune.errors import ConfigError, did_you_mean
 
 from .run_config import DEFAULT_METHOD, ENVIRONMENT, STUDY_TABLES, RunConfig, is_block
 
-# Faults that are told one by one.
-_MOST_FAULTS = 10
 # 'rate' is nearer to 'strategy' than difflib's own threshold.
 _NEAR = 0.75
 
@@ -32,11 +30,8 @@ def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
         )
     except ValidationError as error:
         method = values.get("method", DEFAULT_METHOD)
-        faults = error.errors()
-        lines = [_explain(detail, method) for detail in faults[:_MOST_FAULTS]]
-        if len(faults) > _MOST_FAULTS:
-            lines.append(f"... and {len(faults) - _MOST_FAULTS:,} more")
-        raise ConfigError(f"{source}: " + "\n".join(lines)) from None
+        faults = [_explain(detail, method) for detail in error.errors()]
+        raise ConfigError(f"{source}: " + "\n".join(faults)) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:

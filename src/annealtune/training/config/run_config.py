@@ -8,17 +8,23 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator
 from pydantic.fields import FieldInfo
 
 from annealtune.errors import did_you_mean
 
-from .annealing import AnnealingOptions
 from .blocks import (
     AdamwOptions,
     AdamwSaOptions,
+    AnnealingOptions,
+    Count,
+    Factor,
+    Flag,
+    NeighborhoodOptions,
+    Options,
     RandomRateOptions,
     ScheduledSgdOptions,
+    Seed,
     SelfTunedOptions,
     SgdMomentumOptions,
     SgdOptions,
@@ -26,8 +32,6 @@ from .blocks import (
     SsaOptions,
 )
 from .names import check_data, check_model
-from .neighborhood import NeighborhoodOptions
-from .values import Count, Factor, Flag, Options, Seed
 
 MethodName = Literal[
     "self-tuned",
@@ -142,14 +146,6 @@ class RunConfig(Options):
     def _data_is_known(cls, value: str) -> str:
         return check_data(value)
 
-    @field_validator("data_dir")
-    @classmethod
-    def _path_is_text(cls, value: Path | None) -> Path | None:
-        text = str(value)
-        if "\0" in text or text.encode("utf-8", "replace") != text.encode("utf-8", "ignore"):
-            raise ValueError(f"must be text that a file can hold, got {text!r}")
-        return value
-
     @field_validator("model")
     @classmethod
     def _model_is_known(cls, value: str) -> str:
@@ -160,16 +156,9 @@ class RunConfig(Options):
     def _device_is_known(cls, value: str) -> str:
         if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
             # What most people call it is nearer to 'cpu' than to 'cuda'.
-            name = value.lower().replace("gpu", "cuda").replace("nvidia", "cuda")
-            hint = did_you_mean(name, DEVICES)
+            hint = did_you_mean(value.lower().replace("gpu", "cuda"), DEVICES)
             raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps, got {value!r}{hint}")
         return value
-
-    @model_validator(mode="after")
-    def _the_method_fits(self) -> RunConfig:
-        if isinstance(self.options, NeighborhoodOptions):
-            self.options.check_run(self.method, precision=self.precision, augment=self.augment)
-        return self
 
     @property
     def seeds(self) -> dict[str, int]:

@@ -1,14 +1,21 @@
-"""Minibatches by indexing, in an order that survives a restart."""
+"""Minibatches by indexing, in an order that survives a restart, and which samples they are of."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
-from .augmentation import Augmentation
-from .randomness import Purpose, generator
-from .scaling import Scaling
+from annealtune.errors import ConfigError
+from annealtune.training.config import RunConfig
+from annealtune.training.config.blocks import TunedOptions
+
+from .dataset import Dataset, Purpose, generator, split, subset
+
+_MARGIN = 4  # pixels by which an image is moved at the most
 
 
 class Samples(NamedTuple):
@@ -50,12 +57,9 @@ class Batches:
             (line 1 of Algorithm 2).
         drop_last: Leave the smaller last minibatch out.
         order: Which stream of random numbers the order comes from.
-        augment: Changes the images at random before they are normalised.
+        augment: Change the images by `crop_flip` before they are normalised.
         device: Where the minibatches live.
         channels_last: Yield images in channels-last memory order.
-
-    Raises:
-        ValueError: For inputs and targets that do not fit, or a batch size that gives no minibatch.
 
     Example:
         >>> images, labels = torch.zeros(10, 1, 8, 8, dtype=torch.uint8), torch.arange(10)
@@ -78,27 +82,10 @@ class Batches:
         reshuffle: bool = True,
         drop_last: bool = False,
         order: Purpose = Purpose.ORDER,
-        augment: Augmentation | None = None,
+        augment: bool = False,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
     ) -> None:
-        is_known = inputs.dtype in (torch.uint8, torch.float32, torch.int64) and inputs.ndim > 1
-        if not is_known or len(inputs) != len(targets):
-            raise ValueError(
-                "Batches(inputs, targets) must be uint8, float32 or int64 inputs of shape "
-                f"(samples, ...) and as many targets, got {inputs.dtype} of {tuple(inputs.shape)} "
-                f"and {len(targets)} targets"
-            )
-        if batch_size < 1 or len(inputs) < (batch_size if drop_last else 1):
-            raise ValueError(
-                f"Batches(batch_size=...): {len(inputs)} samples give no minibatch of {batch_size}"
-            )
-        needed = bool(mean) or inputs.dtype == torch.uint8
-        if not len(mean) == len(std) == (inputs.shape[1] if needed else 0):
-            raise ValueError(
-                f"Batches(mean=..., std=...) must have one number for each of the "
-                f"{inputs.shape[1]} channels, got {mean} and {std}"
-            )
         self.batch_size = batch_size
         self.seed = seed
         self.shuffle = shuffle
@@ -118,11 +105,6 @@ class Batches:
         whole, rest = divmod(len(self._targets), self.batch_size)
         return whole if self.drop_last or not rest else whole + 1
 
-    @property
-    def left(self) -> int:
-        """The number of minibatches that are left of the current epoch."""
-        return len(self) - self.position
-
     def __iter__(self) -> Iterator[Samples]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
         order = self._order(self.epoch)
@@ -130,7 +112,7 @@ class Batches:
             start = self.position * self.batch_size
             chosen = slice(start, start + self.batch_size)
             source = None
-            if self.augment is not None:
+            if self.augment:
                 source = generator(self.seed, Purpose.AUGMENTATION, self.epoch, self.position)
             # Counted before it is handed out: a state saved while the caller works on this
             # minibatch continues with the next one.
@@ -144,12 +126,7 @@ class Batches:
 
         They are drawn without replacement, without augmentation, from a stream of their own: the
         minibatches of the epochs do not change. The same epoch gives the same sample.
-
-        Raises:
-            ValueError: If the count is not positive.
         """
-        if count < 1:
-            raise ValueError(f"Batches.sample(count=...) must be positive, got {count}")
         source = generator(self.seed, Purpose.SAMPLE, epoch)
         order = torch.randperm(len(self._targets), generator=source).to(self._targets.device)
         for chosen in order[: count * self.batch_size].split(self.batch_size):
@@ -169,13 +146,7 @@ class Batches:
         found = {key: state.get(key) for key in expected}
         if found != expected:
             raise ValueError(f"Batches.load_state_dict(...): must be of {expected}, got {found}")
-        epoch, position = int(state["epoch"]), int(state["position"])
-        if epoch < 0 or not 0 <= position <= len(self):
-            raise ValueError(
-                f"Batches.load_state_dict(...): position must be in 0..{len(self)}, got "
-                f"{position} of epoch {epoch}"
-            )
-        self.epoch, self.position = epoch, position
+        self.epoch, self.position = state["epoch"], state["position"]
 
     def _identity(self) -> dict[str, int]:
         return {
@@ -185,7 +156,7 @@ class Batches:
             "shuffle": int(self.shuffle),
             "reshuffle": int(self.reshuffle),
             "drop_last": int(self.drop_last),
-            "augment": int(self.augment is not None),
+            "augment": int(self.augment),
         }
 
     def _order(self, epoch: int) -> Tensor | None:
@@ -202,8 +173,156 @@ class Batches:
         else:  # index_select copies whole samples: some 20 times faster than inputs[chosen]
             inputs = self._inputs.index_select(0, chosen)
             targets = self._targets.index_select(0, chosen)
-        if self.augment is not None and source is not None:
-            inputs = self.augment(inputs, source)
+        if source is not None:
+            inputs = crop_flip(inputs, source)
         if inputs.dtype != torch.int64:
             inputs = inputs.to(torch.float32, memory_format=self._memory_format)
         return Samples(self._scaling.in_place(inputs), targets)
+
+
+class Scaling(nn.Module):
+    """Computes (input / scale - mean) / std of each channel, or each feature of a table.
+
+    Args:
+        mean: Of each, in units of ``input / scale``; empty leaves the inputs as they are.
+        std: Standard deviation of each, in the same units.
+        scale: The largest pixel value; 1 for numbers.
+        ndim: Axes of the inputs, that of the samples included; channels are the second.
+
+    Example:
+        >>> Scaling((0.5,), (0.25,), 8.0, ndim=2)(torch.tensor([[8], [0]], dtype=torch.uint8))
+        tensor([[ 2.],
+                [-2.]])
+    """
+
+    factor: Tensor | None
+    offset: Tensor | None
+
+    def __init__(
+        self, mean: Sequence[float], std: Sequence[float], scale: float, *, ndim: int
+    ) -> None:
+        super().__init__()
+        self.register_buffer("factor", None)
+        self.register_buffer("offset", None)
+        if mean:
+            # One multiplication and one addition.
+            center, spread = (
+                torch.tensor(v, dtype=torch.float64).view(1, -1, *[1] * (ndim - 2))
+                for v in (mean, std)
+            )
+            self.factor = (1 / (scale * spread)).float()
+            self.offset = (-center / spread).float()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Return new inputs as ``float32``; tokens, and numbers without a mean, as they are."""
+        if self.factor is None or self.offset is None:
+            return inputs
+        return torch.addcmul(self.offset, inputs.to(torch.float32), self.factor)
+
+    def in_place(self, inputs: Tensor) -> Tensor:
+        """Do the same to ``float32`` inputs that nobody else needs."""
+        if self.factor is None or self.offset is None:
+            return inputs
+        return torch.addcmul(self.offset, inputs, self.factor, out=inputs)
+
+
+def crop_flip(images: Tensor, source: torch.Generator) -> Tensor:
+    """Move each image by up to 4 pixels each way, black coming in, and mirror every second one.
+
+    The same as cutting a random window out of the image padded by 4 and flipping it left to right
+    with probability 1/2.
+
+    Args:
+        images: ``uint8`` of shape (images, channels, height, width).
+        source: A CPU generator, whatever the device.
+    """
+    count, _, height, width = images.shape
+    corners = torch.randint(2 * _MARGIN + 1, (2, count), generator=source).to(images.device)
+    mirrored = torch.randint(2, (count,), generator=source).bool().to(images.device)
+    windows = functional.pad(images, (_MARGIN,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    moved = windows[torch.arange(count, device=images.device), :, corners[0], corners[1]]
+    return torch.where(mirrored[:, None, None, None], moved.flip(3), moved)
+
+
+class Parts(NamedTuple):
+    """The minibatches of each part; no sample is in two of them."""
+
+    training: Batches
+    validation: Batches
+    test: Batches
+    held_out: Batches | None
+    """For the accept test alone, where it asks for it."""
+
+
+def divide(
+    config: RunConfig,
+    dataset: Dataset,
+    *,
+    device: torch.device,
+    channels_last: bool,
+) -> Parts:
+    """Cut a data set into its parts, as the config says.
+
+    Raises:
+        ConfigError: if a part would be empty.
+    """
+    seed = config.seeds["data_seed"]
+    split_seed = seed if config.split_seed is None else config.split_seed
+    if config.train_size is not None:
+        dataset = subset(dataset, config.train_size, split_seed)
+    training = dataset.train_inputs, dataset.train_targets
+    validation = test = dataset.test_inputs, dataset.test_targets
+    if config.validate_on != "test":
+        share = config.validation_fraction
+        training, validation = _cut(
+            training, share, split_seed, Purpose.SPLIT, "validation_fraction"
+        )
+    held_out = None
+    options = config.options
+    if isinstance(options, TunedOptions) and options.accept_batch == "held-out":
+        training, held_out = _cut(
+            training,
+            options.held_out_fraction,
+            split_seed,
+            Purpose.HELD_OUT_SPLIT,
+            f"{config.method}.held_out_fraction",
+        )
+
+    def batches(part: tuple[Tensor, Tensor], **options: Any) -> Batches:
+        return Batches(
+            *part,
+            **{"batch_size": config.batch_size, **options},
+            seed=seed,
+            mean=dataset.mean,
+            std=dataset.std,
+            scale=dataset.scale,
+            device=device,
+            channels_last=channels_last,
+        )
+
+    return Parts(
+        batches(training, reshuffle=config.reshuffle, augment=config.augment == "crop-flip"),
+        batches(validation, shuffle=False),
+        batches(test, shuffle=False),
+        None
+        if held_out is None
+        else batches(
+            held_out,
+            # Whole minibatches only: values of a smaller one would be noisier than the others.
+            batch_size=min(config.batch_size, len(held_out[1])),
+            drop_last=True,
+            order=Purpose.HELD_OUT_ORDER,
+        ),
+    )
+
+
+def _cut(
+    part: tuple[Tensor, Tensor], share: float, seed: int, purpose: Purpose, key: str
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """Divide a part in two, the second one as large as a share of it."""
+    inputs, targets = part
+    try:
+        kept, apart = split(len(targets), share, seed, purpose)
+    except ValueError as error:
+        raise ConfigError(f"{key} = {share}: {error}") from None
+    return (inputs[kept], targets[kept]), (inputs[apart], targets[apart])

@@ -1,16 +1,18 @@
-"""A data set in memory, a fixed part of it, and the validation split."""
+"""A data set in memory, a fixed part of it, the validation split, and random numbers for both."""
 
 import math
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.random import SeedSequence
+from numpy.typing import NDArray
 from torch import Tensor
 
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.task import KINDS, InputType, Kind, Task
-
-from .randomness import Purpose, generator
 
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
@@ -22,6 +24,33 @@ _AS_CLASSES = (
     "'regression'"
 )
 _AS_TOKENS = "whole-number inputs are read as tokens; make other numbers floats with .float()"
+
+
+class Purpose(IntEnum):
+    """What random numbers are for; two purposes never share a stream. Never renumber."""
+
+    ORDER = 0
+    AUGMENTATION = 1
+    SAMPLE = 2
+    SUBSET = 3
+    SPLIT = 4
+    HELD_OUT_SPLIT = 5
+    HELD_OUT_ORDER = 6
+
+
+def generator(seed: int, purpose: Purpose, *counters: int) -> torch.Generator:
+    """Return a fresh CPU generator that depends on nothing but the arguments.
+
+    The counters are numbers such as the epoch and the position in it. A generator made anew for
+    each minibatch needs no state, which lets a run resume anywhere with the very same minibatches.
+
+    Example:
+        >>> first, again = (generator(0, Purpose.ORDER, 7) for _ in range(2))
+        >>> first.initial_seed() == again.initial_seed()
+        True
+    """
+    (word,) = SeedSequence((seed, int(purpose), *counters)).generate_state(1, "uint64")
+    return torch.Generator().manual_seed(int(word))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,109 +101,82 @@ class Dataset:
     task: Task = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(
-                f"Dataset(kind=...) must be one of {', '.join(KINDS)}, got {self.kind}"
-            )
-        if self.kind == "classification" and (
-            len(self.classes) < 2 or len(set(self.classes)) < len(self.classes)
-        ):
-            raise ValueError(
-                f"Dataset(classes=...) must be two or more different names, got {self.classes}"
-            )
+        _require(self.kind in KINDS, "kind", f"one of {', '.join(KINDS)}", self.kind)
+        if self.kind == "classification":
+            differ = len(self.classes) == len(set(self.classes)) > 1
+            _require(differ, "classes", "two or more different names", self.classes)
         for part in ("train", "test"):
             self._check_inputs(part)
             self._check_targets(part)
         for what in ("inputs", "targets"):
-            shapes = [
-                tuple(getattr(self, f"{part}_{what}").shape[1:]) for part in ("train", "test")
-            ]
-            if shapes[0] != shapes[1]:
-                raise ValueError(
-                    f"Dataset(...): training and test {what} must have the same shape, got "
-                    f"{shapes[0]} and {shapes[1]}"
-                )
-        if self.train_inputs.dtype != self.test_inputs.dtype:
-            raise TypeError(
-                "Dataset(...): training and test inputs must have the same dtype, got "
-                f"{self.train_inputs.dtype} and {self.test_inputs.dtype}"
+            train, test = (getattr(self, f"{part}_{what}") for part in ("train", "test"))
+            _require(
+                (train.shape[1:], train.dtype) == (test.shape[1:], test.dtype),
+                f"test_{what}",
+                f"of the shape and dtype of training {what}, {_shown(train)}",
+                _shown(test),
             )
         self._check_statistics()
         object.__setattr__(self, "task", self._describe())
 
     def _check_inputs(self, part: str) -> None:
         argument, inputs = f"{part}_inputs", getattr(self, f"{part}_inputs")
-        if inputs.dtype not in _INPUT_TYPES:
-            raise TypeError(
-                f"Dataset({argument}=...) must be uint8, float32 or int64, got {inputs.dtype}"
-            )
-        if inputs.dtype == torch.uint8 and inputs.ndim != 4:
-            raise ValueError(
-                f"Dataset({argument}=...): uint8 images must have the shape (images, channels, "
-                f"height, width), got {tuple(inputs.shape)}"
-            )
-        if inputs.ndim < 2 or inputs.numel() == 0:
-            raise ValueError(
-                f"Dataset({argument}=...) must have the shape (samples, ...), none of them 0, got "
-                f"{tuple(inputs.shape)}"
-            )
+        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float32 or int64", inputs.dtype)
+        is_image = inputs.dtype == torch.uint8
+        _require(
+            inputs.numel() > 0 and (inputs.ndim == 4 if is_image else inputs.ndim > 1),
+            argument,
+            "of shape (samples, ...), uint8 images of (images, channels, height, width), none of "
+            "them 0",
+            tuple(inputs.shape),
+        )
         if inputs.dtype == torch.int64:
-            if inputs.ndim != 2 or self.vocabulary is None:
-                raise ValueError(
-                    f"Dataset({argument}=...): int64 inputs are tokens: they must have the shape "
-                    f"(samples, length) and a vocabulary, got {tuple(inputs.shape)} and vocabulary="
-                    f"{self.vocabulary}; numbers that are no tokens must be float32"
-                )
-            _check_range(argument, inputs, self.vocabulary, _AS_TOKENS)
-        elif self.kind == "tokens":
-            raise TypeError(f"Dataset({argument}=...): tokens must be int64, got {inputs.dtype}")
+            _require(
+                inputs.ndim == 2 and self.vocabulary is not None,
+                argument,
+                "float32 if they are no tokens, else of shape (samples, length), with a vocabulary",
+                f"{tuple(inputs.shape)} and vocabulary={self.vocabulary}",
+            )
+            _check_range(argument, inputs, self.vocabulary or 0, _AS_TOKENS)
+        else:
+            _require(self.kind != "tokens", argument, "int64 for tokens", inputs.dtype)
         _check_finite(argument, inputs)
 
     def _check_targets(self, part: str) -> None:
         argument, targets = f"{part}_targets", getattr(self, f"{part}_targets")
         inputs = getattr(self, f"{part}_inputs")
         wanted = torch.float32 if self.kind == "regression" else torch.int64
-        if targets.dtype != wanted:
-            raise TypeError(
-                f"Dataset({argument}=...) must be {str(wanted).removeprefix('torch.')} for "
-                f"{self.kind}, got {targets.dtype}"
-            )
+        _require(targets.dtype == wanted, argument, f"{wanted} for {self.kind}", targets.dtype)
+        shape = tuple(targets.shape)
         if self.kind == "regression":
-            if targets.ndim < 2 or len(targets) != len(inputs) or targets.numel() == 0:
-                raise ValueError(
-                    f"Dataset({argument}=...) must have the shape ({len(inputs)}, ...), numbers "
-                    f"for each sample, got {tuple(targets.shape)}"
-                )
+            fits = targets.ndim > 1 and len(targets) == len(inputs) and targets.numel() > 0
+            _require(fits, argument, f"numbers for each sample, ({len(inputs)}, ...)", shape)
             _check_finite(argument, targets)
             return
         expected = inputs.shape[:1] if self.kind == "classification" else inputs.shape
-        if targets.shape != expected:
-            what = "one label" if self.kind == "classification" else "as many tokens as go in"
-            raise ValueError(
-                f"Dataset({argument}=...) must hold {what} for each of the {len(inputs)} samples, "
-                f"the shape {tuple(expected)}, got {tuple(targets.shape)}"
-            )
+        _require(
+            targets.shape == expected,
+            argument,
+            f"one target for each sample, or each token, of shape {tuple(expected)}",
+            shape,
+        )
         if self.kind == "classification":
             _check_range(argument, targets, len(self.classes), _AS_CLASSES)
         else:
             _check_range(argument, targets, self.vocabulary or 0, _AS_TOKENS)
 
     def _check_statistics(self) -> None:
-        channels = self.train_inputs.shape[1]
-        needed = self.train_inputs.dtype == torch.uint8
+        channels, dtype = self.train_inputs.shape[1], self.train_inputs.dtype
         for argument, values in (("mean", self.mean), ("std", self.std)):
-            if len(values) != channels and (values or needed or self.mean):
-                raise ValueError(
-                    f"Dataset({argument}=...) must have one number for each of the "
-                    f"{channels} channels, got {values}"
-                )
-        if self.mean and self.train_inputs.dtype == torch.int64:
-            raise ValueError(f"Dataset(mean=...): tokens have no mean, got {self.mean}")
-        if not all(0 < number < math.inf for number in (*self.std, self.scale)):
-            raise ValueError(
-                "Dataset(std=..., scale=...) must be positive and finite, got "
-                f"{self.std} and {self.scale}"
+            _require(
+                len(values) == channels or not (values or self.mean or dtype == torch.uint8),
+                argument,
+                f"one number for each of the {channels} channels",
+                values,
             )
+        _require(not self.mean or dtype != torch.int64, "mean", "left out for tokens", self.mean)
+        positive = all(0 < number < math.inf for number in (*self.std, self.scale))
+        _require(positive, "std=..., scale", "positive and finite", (self.std, self.scale))
 
     def _describe(self) -> Task:
         if self.kind == "classification":
@@ -208,26 +210,34 @@ def from_files(name: str, **arguments: Any) -> Dataset:
         raise DataError(f"data = {name!r}: the files do not hold it: {error}") from error
 
 
+def _require(is_right: bool, argument: str, rule: str, got: object) -> None:
+    if not is_right:
+        kind = TypeError if isinstance(got, torch.dtype) else ValueError
+        raise kind(f"Dataset({argument}=...) must be {rule}, got {got}")
+
+
+def _shown(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape[1:])} of {tensor.dtype}"
+
+
 def _check_range(argument: str, values: Tensor, count: int, reading: str) -> None:
     """Refuse whole numbers out of range; of negative ones say how they are read."""
     broken = ((values < 0) | (values >= count)).nonzero()
-    if len(broken) == 0:
-        return
-    value = int(values[tuple(broken[0])])
-    raise ValueError(
-        f"Dataset({argument}=...) must be in 0..{count - 1}, got {value}, first in sample "
-        f"{int(broken[0, 0])}{f'; {reading}' if value < 0 else ''}"
-    )
+    if len(broken) > 0:
+        value = int(values[tuple(broken[0])])
+        raise ValueError(
+            f"Dataset({argument}=...) must be in 0..{count - 1}, got {value}, first in sample "
+            f"{int(broken[0, 0])}{f'; {reading}' if value < 0 else ''}"
+        )
 
 
 def _check_finite(argument: str, values: Tensor) -> None:
-    if not values.is_floating_point() or bool(values.isfinite().all()):
-        return
-    broken = (~values.isfinite()).flatten(1).any(1).nonzero()
-    raise ValueError(
-        f"Dataset({argument}=...) must be finite, got NaN or infinity in {len(broken)} of "
-        f"{len(values)} samples, first in sample {int(broken[0])}"
-    )
+    if values.is_floating_point() and not bool(values.isfinite().all()):
+        broken = (~values.isfinite()).flatten(1).any(1).nonzero()
+        raise ValueError(
+            f"Dataset({argument}=...) must be finite, got NaN or infinity in {len(broken)} of "
+            f"{len(values)} samples, first in sample {int(broken[0])}"
+        )
 
 
 def subset(dataset: Dataset, train_size: int, seed: int) -> Dataset:
@@ -262,21 +272,41 @@ def split(
         The numbers of the training samples and of the fraction set apart, each in rising order.
 
     Raises:
-        ValueError: If the fraction is not in [0, 1), or leaves one of the two sets empty although
-            it is not 0.
+        ValueError: If one of the two sets would be empty, and the fraction is not 0.
 
     Example:
         >>> training, validation = split(10, 0.2, seed=0)
         >>> len(training), len(validation)
         (8, 2)
     """
-    if not 0 <= fraction < 1:
-        raise ValueError(f"split(fraction=...) must be in [0, 1), got {fraction}")
     held_out = round(count * fraction)
-    if count < 1 or held_out == count or (fraction > 0 and held_out == 0):
+    if held_out == count or (fraction > 0 and held_out == 0):
         raise ValueError(
             f"split(count={count}, fraction={fraction}): {held_out} of {count} samples set apart "
             "leave one of the two sets empty"
         )
     order = torch.randperm(count, generator=generator(seed, purpose))
     return order[held_out:].sort().values, order[:held_out].sort().values
+
+
+def channel_statistics(
+    images: NDArray[np.uint8],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return mean and deviation of each channel, pixels divided by 255.
+
+    Args:
+        images: Of shape (images, channels, height, width).
+
+    Example:
+        >>> channel_statistics(np.array([[[[0, 255]]]], dtype=np.uint8))
+        ((0.5,), (0.5,))
+    """
+    counts = [np.bincount(images[:, c].ravel(), minlength=256) for c in range(images.shape[1])]
+    values = np.arange(256) / 255
+    mean = [float(np.average(values, weights=count)) for count in counts]
+    variance = [
+        float(np.average((values - center) ** 2, weights=count))
+        for center, count in zip(mean, counts, strict=True)
+    ]
+    # A channel without any contrast is only centered.
+    return tuple(mean), tuple(v**0.5 if v > 0 else 1.0 for v in variance)

@@ -1,12 +1,11 @@
-"""Fetching a published file: resumed where it stopped, in place only when whole and right."""
+"""Published files: what their digest must be, and how one is fetched."""
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
-from http.client import HTTPException, HTTPResponse
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
-from typing import BinaryIO
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -14,15 +13,61 @@ from filelock import FileLock
 
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
-from annealtune.training.storage.files import force_to_disk
-
-from .published import PublishedFile
 
 ShowBytes = Callable[[str, int, int], None]
 """Called with a file's name, the bytes that are there and the bytes there will be."""
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """One file of a data set, as its authors publish it."""
+
+    name: str
+    digest: str
+    """Such as ``sha256:3aed...``."""
+    url: str = ""
+    """Where it can be fetched; empty if it comes inside an archive."""
+    size: int = 0
+    """In bytes; 0 if it is never fetched."""
+
+    def read(self, path: Path) -> bytes:
+        """Return a file's content.
+
+        Raises:
+            DataError: If it cannot be read, or is not what was published.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise DataError(f"{path} cannot be read: {error.strerror}") from error
+        self.check(hashlib.sha256(content).hexdigest(), str(path))
+        return content
+
+    def check(
+        self, found: str, place: str, remedy: str = "delete it and run again with --download"
+    ) -> None:
+        """Compare the SHA-256 of what is there with the published one.
+
+        Raises:
+            DataError: If they differ, naming the place and what to do.
+        """
+        if f"sha256:{found}" != self.digest:
+            raise DataError(
+                f"{place} is damaged or not the published {self.name}: expected {self.digest}, "
+                f"found sha256:{found}; {remedy}"
+            )
+
+
+def not_found(data: str, looked_for: list[Path], size: int) -> DataError:
+    """Return the error for a data set that is not there but could be downloaded."""
+    return DataError(
+        f"data = {data!r}: not found; looked for {', '.join(map(str, looked_for))}. Run "
+        f"`annealtune train --data {data} --download` ({size / 1e6:.0f} MB), or name the folder "
+        "that holds it with --data-dir DIR"
+    )
 
 
 def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) -> Path:
@@ -45,6 +90,8 @@ def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) 
                 _transfer(file, part, progress)
                 _put_in_place(file, part, target)
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
+        if isinstance(error, HTTPError):
+            error.close()
         raise DataError(
             f"downloading {file.url} to {target} failed: {in_one_line(error)}; run the "
             "same command again to continue where it stopped"
@@ -56,12 +103,22 @@ def _transfer(file: PublishedFile, part: Path, progress: ShowBytes | None) -> No
     there = part.stat().st_size if part.exists() else 0
     if there >= file.size > 0:
         return  # whole, or damaged: the digest decides
-    rest = _ask_for_rest(file.url, there) if there else None
-    with (
-        _ask(file.url, {}) if rest is None else rest as response,
-        part.open("wb" if rest is None else "ab") as stream,
-    ):
-        there = _copy(file, response, stream, progress)
+    headers = {"Accept-Encoding": "identity"}
+    if there:
+        headers["Range"] = f"bytes={there}-"
+    with urlopen(Request(file.url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+        # A server may begin at the start all the same.
+        continues = response.headers.get("Content-Range", "").startswith(f"bytes {there}-")
+        with part.open("ab" if continues else "wb") as stream:
+            there = stream.tell()
+            # One byte more than published at most: too much is as wrong as too little.
+            while chunk := response.read(min(CHUNK, file.size + 1 - there)):
+                stream.write(chunk)
+                there += len(chunk)
+                if progress is not None:
+                    progress(file.name, there, file.size)
+            stream.flush()
+            os.fsync(stream.fileno())
     if there < file.size:
         raise DataError(
             f"downloading {file.url} stopped after {there:,} of {file.size:,} bytes; run the same "
@@ -69,53 +126,12 @@ def _transfer(file: PublishedFile, part: Path, progress: ShowBytes | None) -> No
         )
 
 
-def _ask_for_rest(url: str, start: int) -> HTTPResponse | None:
-    """Ask for a file from a byte on; ``None`` if the server cannot begin there."""
-    try:
-        response = _ask(url, {"Range": f"bytes={start}-"})
-    except HTTPError as error:
-        if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            return None
-        raise
-    begins = response.headers.get("Content-Range", "").startswith(f"bytes {start}-")
-    if response.status == HTTPStatus.PARTIAL_CONTENT and begins:
-        return response
-    response.close()
-    return None
-
-
-def _ask(url: str, headers: Mapping[str, str]) -> HTTPResponse:
-    try:
-        request = Request(url, headers={"Accept-Encoding": "identity", **headers})
-        response: HTTPResponse = urlopen(request, timeout=TIMEOUT_SECONDS)
-    except HTTPError as error:
-        error.close()
-        raise
-    return response
-
-
-def _copy(
-    file: PublishedFile, response: HTTPResponse, stream: BinaryIO, progress: ShowBytes | None
-) -> int:
-    """Append the answer to the stream, one byte more than published at most; return its length."""
-    there = stream.tell()
-    while there <= file.size and (chunk := response.read(min(CHUNK, file.size + 1 - there))):
-        stream.write(chunk)
-        there += len(chunk)
-        if progress is not None:
-            progress(file.name, there, file.size)
-    stream.flush()
-    os.fsync(stream.fileno())
-    return there
-
-
 def _put_in_place(file: PublishedFile, part: Path, target: Path) -> None:
     with part.open("rb") as stream:
-        found = hashlib.file_digest(stream, file.algorithm)
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
     try:
         file.check(found, file.url, "what arrived was deleted; run the same command again")
     except DataError:
         part.unlink()
         raise
     part.replace(target)
-    force_to_disk(target.parent)

@@ -4,20 +4,26 @@
 ``DIR/CLASS/*.png``, of which a stratified fifth, chosen once with seed 0, becomes the test set.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from sklearn.model_selection import train_test_split
 
 from annealtune.errors import DataError
+from annealtune.training.factories import in_one_line
 
-from .dataset import Dataset, from_files
-from .intake import memory
-from .pictures import GREY, SUFFIXES, mode_of, read_picture, size_of
-from .statistics import channel_statistics
+from .dataset import Dataset, channel_statistics, from_files
 
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+GREY = ("1", "L")
+COLOUR = ("LA", "P", "RGB", "RGBA")
 TEST_FRACTION = 0.2
 SPLIT_SEED = 0
 
@@ -45,7 +51,6 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         "the key image_size"
     )
     resize = image_size is not None
-    _check_room(size, len(mode), len(train.paths) + len(test.paths))
     train_images, test_images = (
         np.stack([read_picture(path, mode, size, rule, resize=resize) for path in part.paths])
         for part in (train, test)
@@ -61,17 +66,6 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         mean=mean,
         std=std,
     )
-
-
-def _check_room(size: tuple[int, int], channels: int, pictures: int) -> None:
-    """Refuse pictures that do not fit into memory before the first one is read."""
-    needed, room = size[0] * size[1] * channels * pictures, memory()
-    if needed > room:
-        raise DataError(
-            f"data = 'image-folder': {pictures} pictures of {size[0]}x{size[1]} need "
-            f"{needed / 2**30:,.1f} GiB, this machine has {room / 2**30:,.1f}; choose a smaller "
-            "image_size"
-        )
 
 
 def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
@@ -99,22 +93,7 @@ def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
-    names = sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
-    for name in names:
-        if not _is_text(name):
-            raise DataError(
-                f"data = 'image-folder': {folder / name} must have a name in UTF-8: it is the name "
-                "of a class, and written down; rename the folder"
-            )
-    return tuple(names)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."))
 
 
 def _list(folder: Path, classes: tuple[str, ...]) -> _Part:
@@ -147,3 +126,63 @@ def _cut(folder: Path, whole: _Part, classes: int) -> tuple[_Part, _Part]:
         random_state=SPLIT_SEED,
     )
     return _Part(train_paths, train_labels), _Part(test_paths, test_labels)
+
+
+def mode_of(path: Path) -> str:
+    """Return the pixel type of a picture, one of `GREY` or `COLOUR`.
+
+    Raises:
+        DataError: If it cannot be read, or has more than 8 bits a channel.
+    """
+    with _open(path) as picture:
+        if picture.mode not in GREY + COLOUR:
+            raise DataError(
+                f"{path} has the pixel type {picture.mode}; must be one of "
+                f"{', '.join(GREY + COLOUR)}, 8 bits a channel"
+            )
+        return picture.mode
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    """Return height and width of a picture."""
+    with _open(path) as picture:
+        return picture.height, picture.width
+
+
+def read_picture(
+    path: Path, mode: str, size: tuple[int, int], rule: str, *, resize: bool
+) -> NDArray[np.uint8]:
+    """Return a picture as (channels, height, width).
+
+    Args:
+        path: Of the file.
+        mode: ``"L"`` or ``"RGB"``, to which it is converted.
+        size: Height and width.
+        rule: For the message about another size: which one it must be, and what to do.
+        resize: Resize it instead.
+
+    Raises:
+        DataError: If it cannot be read, or has another size.
+    """
+    height, width = size
+    with _open(path) as picture, _explained(path):
+        pixels = picture.convert(mode)
+        if resize:
+            pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
+    if (pixels.height, pixels.width) != size:
+        raise DataError(f"{path} is {pixels.height}x{pixels.width}, but {rule}")
+    return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
+
+
+def _open(path: Path) -> Image.Image:
+    with _explained(path):
+        return Image.open(path, formats=_FORMATS)
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Turn whatever a decoder makes of a damaged file into an error of ours."""
+    try:
+        yield
+    except Exception as error:
+        raise DataError(f"{path} cannot be read as a picture: {in_one_line(error)}") from error

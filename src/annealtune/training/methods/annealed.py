@@ -1,21 +1,22 @@
-"""The methods whose moves are accepted or undone."""
+"""The methods whose moves are accepted or undone, and what they are judged by."""
 
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp import GradScaler
 
+from annealtune.errors import ConfigError
 from annealtune.optim import EmbeddedTuner, StepInfo, StochasticSA
+from annealtune.optim.evaluation.objectives import error
+from annealtune.training.factories import import_factory, in_one_line, is_factory
 
-from .counted_minibatch import CountedMinibatch
-from .criterion import Criterion
-from .loop_options import LoopOptions
-from .method import Method
+from .method import CountedMinibatch, Method
 
 
 class Annealed(Method):
@@ -50,45 +51,28 @@ class Annealed(Method):
 
 
 class Tuned(Annealed):
-    """A tuned optimizer whose moves are judged on the minibatch of the gradient, or held out.
-
-    H may set the options of the loop besides those of the optimizer.
-    """
+    """A tuned optimizer whose moves are judged on the minibatch of the gradient, or held out."""
 
     def __init__(
-        self,
-        optimizer: EmbeddedTuner,
-        criterion: Criterion,
-        loop: LoopOptions,
-        scaler: GradScaler | None = None,
+        self, optimizer: EmbeddedTuner, criterion: Criterion, scaler: GradScaler | None = None
     ) -> None:
         super().__init__(optimizer, scaler)
         self._criterion = criterion
-        self._loop = loop
-
-    def prepare(self) -> None:
-        """Pick the next setting, if the images or their forward depend on it."""
-        if self._loop.names:
-            self._optimizer.prepare()
+        self._compute_loss = optimizer.record(CountedMinibatch.loss, scaler=scaler)
 
     def step(self, minibatch: CountedMinibatch) -> StepInfo | None:
         """Make one move; None if the scaler skipped it because a gradient overflowed."""
+        objective = self._objective(minibatch)
         if self._scaler is None:
-            self._optimizer.step(
-                lambda: self._differentiable(minibatch), objective=self._objective(minibatch)
-            )
-        elif not self._scaled_step(minibatch, self._scaler):
-            return None
-        return self._told(self._optimizer.last_step)
-
-    def _differentiable(self, minibatch: CountedMinibatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute loss and outputs; clip the gradient where there is one to clip."""
-        loss, outputs, targets = minibatch.parts()
-        if self._loop.clips and torch.is_grad_enabled():  # not when the loss is measured again
+            self._optimizer.step(minibatch.parts, objective=objective)
+        else:
             self._optimizer.zero_grad()
-            loss.backward()
-            self._clip()
-        return loss, outputs, targets
+            self._scaler.scale(self._compute_loss(minibatch)).backward()
+            made = self._scaler.step(self._optimizer, objective=objective)
+            self._scaler.update()
+            if made is None:
+                return None
+        return self._told(self._optimizer.last_step)
 
     def _objective(self, minibatch: CountedMinibatch) -> Callable[[], float] | None:
         """Return what is compared where the closure does not tell it."""
@@ -98,19 +82,95 @@ class Tuned(Annealed):
             return None
         return test.objective(minibatch)
 
-    def _scaled_step(self, minibatch: CountedMinibatch, scaler: GradScaler) -> bool:
-        """Tell whether a move was made: the scaler skips one whose gradient overflowed."""
-        self._optimizer.zero_grad()
-        loss = minibatch.loss()
-        objective = self._objective(minibatch)
-        compared = {"probe": minibatch.loss} if objective is None else {"objective": objective}
-        scaler.scale(loss).backward()
-        if self._loop.clips:
-            scaler.unscale_(self._optimizer)
-            self._clip()
-        is_made = scaler.step(self._optimizer, loss=loss.detach(), **compared) is not None
-        scaler.update()
-        return is_made
 
-    def _clip(self) -> None:
-        self._loop.clip(p for group in self._optimizer.param_groups for p in group["params"])
+class GradientFree(Annealed):
+    """SSA, which minimizes the ``"loss"`` or the ``"error"``."""
+
+    def __init__(self, optimizer: StochasticSA, objective: str) -> None:
+        super().__init__(optimizer)
+        self._objective = objective
+
+    def step(self, minibatch: CountedMinibatch) -> StepInfo:
+        """Make one move."""
+        self._optimizer.step(minibatch.error if self._objective == "error" else minibatch.loss)
+        return self._told(self._optimizer.last_step)
+
+    def readings(self) -> dict[str, float]:
+        """Return the temperature of the last move and the radius."""
+        return {**super().readings(), "radius": self._optimizer.radius}
+
+
+class Criterion:
+    """The accept test of a run.
+
+    Args:
+        method: name of the block, for messages.
+        on: what is compared: ``"loss"``, ``"error"`` or the name of the user's function.
+        batch: on which samples: ``"same"`` or ``"held-out"``.
+        model: what the user's function is given.
+
+    Raises:
+        ConfigError: if such a function cannot be imported.
+    """
+
+    def __init__(self, method: str, on: str, batch: str, model: nn.Module) -> None:
+        self.on = on
+        self.batch = batch
+        self._key = f"{method}.accept_on"
+        self._model = model
+        self._function: Callable[..., Any] | None = None
+        if is_factory(self.on):
+            self._function = import_factory(self._key, self.on)
+
+    def objective(self, minibatch: CountedMinibatch) -> Callable[[], float]:
+        """Return a function that evaluates what is compared, for the present weights.
+
+        Its first call is at the point that a step starts from. The user's function is checked at
+        every call: a failure, or a result that is not a number, is a `ConfigError`.
+        """
+        samples = minibatch.held_out if self.batch == "held-out" else minibatch.samples
+        assert samples is not None
+        if self._function is None:
+            return lambda: self._value(*minibatch.forward(samples))
+        function, what, is_first = self._function, f"{self._key} = {self.on!r}", True
+
+        def objective() -> float:
+            nonlocal is_first
+            try:
+                with minibatch.counting(self._model), minibatch.autocast():
+                    value = function(self._model, samples)
+            except Exception as failure:  # it is the user's: whatever it raises, say where
+                raise ConfigError(
+                    f"{what}: calling it with (model, minibatch) failed: {in_one_line(failure)}"
+                ) from failure
+            number = _number(what, value)
+            if is_first and not math.isfinite(number):
+                raise ConfigError(
+                    f"{what}: must return a finite number at the current weights, got {number}"
+                )
+            is_first = False
+            return number
+
+        return objective
+
+    def _value(self, loss: Tensor, outputs: Tensor, targets: Tensor) -> float:
+        """Return what is compared. A loss that is not finite comes first: an error hides it."""
+        value = loss.item()
+        if self.on == "error" and math.isfinite(value):
+            return error(outputs, targets).item()
+        return value
+
+
+def _number(what: str, value: Any) -> float:
+    """Return what the user's function gave as a number."""
+    shown = repr(value)
+    if isinstance(value, Tensor):
+        shown = f"a tensor of shape {tuple(value.shape)} and {value.dtype}"
+        if value.numel() == 1 and value.dtype != torch.bool and not value.is_complex():
+            return float(value.item())
+    elif not isinstance(value, bool) and isinstance(value, numbers.Real):
+        return float(value)
+    raise ConfigError(
+        f"{what}: must return a number or a tensor of one number, got "
+        f"{shown if len(shown) <= 80 else shown[:60] + ' ...'}"
+    )

@@ -1,20 +1,100 @@
-"""What all methods have in common."""
+"""What all methods have in common, and the minibatch that they are given."""
 
 from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim import StepInfo
+from annealtune.optim.evaluation.objectives import error
+from annealtune.training.data.batches import Samples
+from annealtune.training.task import Task
 
-from .counted_minibatch import CountedMinibatch
+
+class CountedMinibatch:
+    """A minibatch of one training step, with its forwards.
+
+    Args:
+        network: gives what the task asks for.
+        task: computes the loss.
+        samples: to train on.
+        held_out: samples to judge the step by, where it is judged by others.
+        autocast: makes the precision of a forward.
+        weight: what the mean loss of these samples counts in the mean over all processes.
+        mean: over all processes, of the first loss.
+    """
+
+    def __init__(
+        self,
+        network: Callable[[Tensor], Tensor],
+        task: Task,
+        samples: Samples,
+        held_out: Samples | None,
+        autocast: Callable[[], AbstractContextManager[object]],
+        weight: float = 1.0,
+        mean: Callable[[float], float] = float,
+    ) -> None:
+        self.samples = samples
+        self.held_out = held_out
+        self.autocast = autocast
+        self.first_loss: float | None = None
+        self.forwards = 0
+        self.backwards = 0
+        self._network = network
+        self._task = task
+        self._weight = weight
+        self._mean = mean
+
+    def loss(self) -> Tensor:
+        """Return the training loss."""
+        return self.parts()[0]
+
+    def error(self) -> Tensor:
+        """Return one minus the accuracy."""
+        _, outputs, targets = self.parts()
+        return error(outputs, targets) * self._weight
+
+    def parts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the training loss with the outputs and targets that it is made of."""
+        loss, outputs, targets = self.forward(self.samples)
+        if self.first_loss is None:
+            self.first_loss = self._mean(loss.item())
+        return loss, outputs, targets
+
+    def forward(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, outputs and targets of some samples."""
+        self.forwards += 1
+        with self.autocast():
+            outputs = self._task.arranged(self._network(samples.inputs))
+            loss = self._task.loss(outputs, samples.targets)
+            if self._weight != 1 and samples is self.samples:
+                loss = loss * self._weight
+        if loss.requires_grad:
+            loss.register_hook(self._count_backward)
+        return loss, outputs, samples.targets
+
+    @contextmanager
+    def counting(self, model: nn.Module) -> Iterator[None]:
+        """Count the forwards that somebody else makes."""
+
+        def count(*_: Any) -> None:
+            self.forwards += 1
+
+        hook = model.register_forward_pre_hook(count)
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def _count_backward(self, _: Tensor) -> None:
+        self.backwards += 1
 
 
 class Method(ABC):
@@ -40,9 +120,6 @@ class Method(ABC):
     def races(self) -> tuple[RaceInfo, ...]:
         """The races that are over, where the method has any."""
         return ()
-
-    def prepare(self) -> None:  # noqa: B027 - most methods have nothing to settle
-        """Settle what the next minibatch depends on; called before it is made."""
 
     @abstractmethod
     def step(self, minibatch: CountedMinibatch) -> StepInfo | None:

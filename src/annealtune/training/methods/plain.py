@@ -18,8 +18,7 @@ from annealtune.optim.held_setting import default_warm_up, share_left, share_of_
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import AdamwOptions, ScheduledSgdOptions, SgdOptions
 
-from .counted_minibatch import CountedMinibatch
-from .method import Method
+from .method import CountedMinibatch, Method
 
 
 def build_plain(

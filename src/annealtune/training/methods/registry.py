@@ -13,26 +13,16 @@ from annealtune.annealing import STRATEGIES, Strategy
 from annealtune.errors import ConfigError
 from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StochasticSA
 from annealtune.training.config import RunConfig, blocks
-from annealtune.training.config.annealing import DEFAULT_STRATEGY, AnnealingOptions
 from annealtune.training.factories import import_factory, in_one_line, is_factory
 
-from .annealed import Tuned
-from .criterion import Criterion
-from .gradient_free import GradientFree
-from .loop_options import LoopOptions
+from .annealed import Criterion, GradientFree, Tuned
 from .method import Method
-from .next_minibatch import NextMinibatch
-from .parameter_groups import parameter_groups
 from .plain import build_plain
 from .self_tuned import build_self_tuned
 
 
 def build(
-    config: RunConfig,
-    model: nn.Module,
-    steps_per_epoch: int,
-    scaler: GradScaler | None,
-    loop: LoopOptions | None = None,
+    config: RunConfig, model: nn.Module, steps_per_epoch: int, scaler: GradScaler | None
 ) -> Method:
     """Build the method of a config for a model.
 
@@ -41,18 +31,17 @@ def build(
         model: whose parameters are trained.
         steps_per_epoch: for schedules that follow the steps.
         scaler: scales the loss of fp16 runs.
-        loop: what H may set besides the options of the optimizer.
 
     Raises:
         ConfigError: if options and model do not fit together.
     """
     options = config.options
     if isinstance(options, blocks.SelfTunedOptions):
-        return build_self_tuned(config, options, model, config.epochs * steps_per_epoch, scaler)
+        return build_self_tuned(options, model, config.epochs * steps_per_epoch, scaler)
     if isinstance(options, blocks.SsaOptions):
         return GradientFree(_stochastic_sa(config, options, model), options.objective)
     if isinstance(options, blocks.TunedOptions | blocks.RandomRateOptions):
-        return _tuned(config, options, model, scaler, loop or LoopOptions())
+        return _tuned(config, options, model, scaler)
     return build_plain(config, model, steps_per_epoch, scaler)
 
 
@@ -61,16 +50,12 @@ def _tuned(
     options: blocks.TunedOptions | blocks.RandomRateOptions,
     model: nn.Module,
     scaler: GradScaler | None,
-    loop: LoopOptions,
 ) -> Tuned:
     neighborhood = options.neighborhood()
     arguments: dict[str, Any] = {
-        "model": model,
         "neighborhood": neighborhood,
-        "group_scales": options.scales,
         "epochs": config.epochs,
         "seed": config.seeds["decision_seed"],
-        "loop": loop.set_by(config.method, neighborhood, model),
     }
     on, batch = "loss", "same"
     if isinstance(options, blocks.TunedOptions):
@@ -82,17 +67,14 @@ def _tuned(
             arguments["accept_on"] = "error"
     else:
         arguments["temperature"] = math.inf
-    groups = parameter_groups(config.method, options.scales, model)
     tuner: EmbeddedTuner
     if isinstance(options, blocks.AdamwSaOptions):
-        tuner = EmbeddedTuner(torch.optim.AdamW(groups, lr=neighborhood[0]["lr"]), **arguments)
+        base = torch.optim.AdamW(model.parameters(), lr=neighborhood[0]["lr"])
+        tuner = EmbeddedTuner(base, model, **arguments)
     else:
         preset = options.preset if isinstance(options, blocks.SgdSaOptions) else None
-        tuner = SGDSA(groups, preset=preset, batch_size=config.batch_size, **arguments)
-    criterion = Criterion(config.method, on, batch, model)
-    if batch == "next":
-        return NextMinibatch(tuner, criterion, loop, model)
-    return Tuned(tuner, criterion, loop, scaler)
+        tuner = SGDSA(model, preset=preset, batch_size=config.batch_size, **arguments)
+    return Tuned(tuner, Criterion(config.method, on, batch, model), scaler)
 
 
 def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Module) -> StochasticSA:
@@ -113,9 +95,9 @@ def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Modu
     )
 
 
-def _strategy(config: RunConfig, options: AnnealingOptions) -> Strategy | None:
+def _strategy(config: RunConfig, options: blocks.AnnealingOptions) -> Strategy | None:
     """Make the strategy; None is simulated annealing as the optimizer makes it itself."""
-    if options.strategy == DEFAULT_STRATEGY:
+    if options.strategy == blocks.DEFAULT_STRATEGY:
         return None
     if not is_factory(options.strategy):
         return options.make_strategy(STRATEGIES[options.strategy], config.epochs)

@@ -14,12 +14,9 @@ from torch.optim import Optimizer
 
 from annealtune.annealing.race_info import RaceInfo
 from annealtune.optim import SelfTuner
-from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import OptimizerName, SelfTunedOptions
 
-from .counted_minibatch import CountedMinibatch
-from .method import Method
-from .parameter_groups import parameter_groups
+from .method import CountedMinibatch, Method
 
 _OPTIMIZERS: dict[OptimizerName, type[Optimizer]] = {
     "adamw": torch.optim.AdamW,
@@ -32,25 +29,14 @@ _OPTIMIZERS: dict[OptimizerName, type[Optimizer]] = {
 
 
 def build_self_tuned(
-    config: RunConfig,
     options: SelfTunedOptions,
     model: nn.Module,
     total_steps: int,
     scaler: GradScaler | None,
 ) -> SelfTuned:
-    """Build the method for a run of ``total_steps`` minibatches.
-
-    Raises:
-        ConfigError: if a scale names no part of the model.
-    """
-    scales = options.scales or {}
-    # Only the ratios between these rates count: the races find the rate itself.
-    groups: list[Any] = [
-        {**group, "lr": scales.get(group.get("name", ""), 1.0)}
-        for group in parameter_groups(config.method, scales, model)
-    ]
+    """Build the method for a run of ``total_steps`` minibatches."""
     tuner = SelfTuner(
-        _OPTIMIZERS[options.optimizer](groups, **options.arguments()),
+        _OPTIMIZERS[options.optimizer](model.parameters(), **options.arguments()),
         model=model,
         total_steps=total_steps,
         around=options.around,
@@ -66,7 +52,7 @@ class SelfTuned(Method):
 
     def __init__(self, optimizer: SelfTuner, scaler: GradScaler | None = None) -> None:
         super().__init__(optimizer, scaler)
-        self._compute_loss = optimizer.record(CountedMinibatch.loss)
+        self._compute_loss = optimizer.record(CountedMinibatch.loss, scaler=scaler)
         self.averages = optimizer.averages
         self._rate = 0.0
 

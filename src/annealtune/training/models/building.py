@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from annealtune.errors import ConfigError, did_you_mean
-from annealtune.training.config.names import padded_size, parse
+from annealtune.training.config.names import ARCHITECTURES, parse
 from annealtune.training.factories import (
     contained,
     import_factory,
@@ -17,10 +17,8 @@ from annealtune.training.factories import (
 )
 from annealtune.training.task import Task
 
-from .mlp import MLP
-from .resnet import ResNet
-from .small_cnn import SmallCNN
-from .vgg import VGG
+from .paper_nets import VGG, ResNet
+from .small_nets import MLP, SmallCNN
 
 
 def build(name: str, task: Task, *, pad: int | None = None) -> nn.Module:
@@ -35,8 +33,9 @@ def build(name: str, task: Task, *, pad: int | None = None) -> nn.Module:
             ``nn.Module`` and takes any of what `Task.told` names by keyword; ``image_size`` is
             that after padding.
         task: What goes in and what must come out.
-        pad: Zero-pad images to a multiple of this, see `padded_size`. If it changes the size, the
-            model is a ``nn.Sequential`` of the layers ``pad`` and ``net``.
+        pad: Zero-pad both sides of images to a multiple of this. ``None``: 32 for ``vgg*``, no
+            padding for other models. 0: never. If it changes the size, the model is a
+            ``nn.Sequential`` of the layers ``pad`` and ``net``.
 
     Raises:
         ConfigError: If the name is unknown, the model cannot be made for such data, or it does not
@@ -58,14 +57,26 @@ def build(name: str, task: Task, *, pad: int | None = None) -> nn.Module:
 
 
 def _padded_shape(name: str, task: Task, pad: int | None) -> tuple[int, ...]:
-    if task.is_image:
-        channels, height, width = task.input_shape
-        return channels, *padded_size(name, (height, width), pad)
-    if pad is not None:
+    """Return the shape of a sample after padding, which adds zeros to normalised images."""
+    if not task.is_image:
+        if pad is not None:
+            raise ConfigError(
+                f"pad = {pad}: only images are padded, got samples of shape {task.input_shape}"
+            )
+        return task.input_shape
+    architecture = None if is_factory(name) else ARCHITECTURES[parse(name)[0]]
+    if pad is None:
+        pad = architecture.multiple if architecture else 0
+    multiple = pad or 1
+    height, width = (-(-side // multiple) * multiple for side in task.input_shape[1:])
+    if architecture and min(height, width) < architecture.smallest_side:
+        smallest = architecture.smallest_side
         raise ConfigError(
-            f"pad = {pad}: only images are padded, got samples of shape {task.input_shape}"
+            f"model = {name!r} needs images of at least {smallest}x{smallest} "
+            f"({architecture.because}), got {height}x{width}; set pad = {smallest} or take "
+            "another model"
         )
-    return task.input_shape
+    return task.input_shape[0], height, width
 
 
 def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
@@ -111,25 +122,13 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
         raise ConfigError(
             f"model = {name!r}: must return a torch.nn.Module, got {type(net).__name__}"
         )
-    _check_parts(name, net)
-    return net
-
-
-def _check_parts(name: str, net: nn.Module) -> None:
-    """Check that there is something to train, and that all of it can be saved and written to."""
     trained = [p.requires_grad for p in net.parameters()]
     if trained and not any(trained):
         raise ConfigError(
             f"model = {name!r}: must have a parameter to train, got none of {len(trained)} that "
             "requires a gradient"
         )
-    for key, value in net.state_dict().items():
-        if not isinstance(value, Tensor) or value.is_inference():
-            kind = "a tensor of inference mode" if isinstance(value, Tensor) else type(value)
-            raise ConfigError(
-                f"model = {name!r}: its state_dict must hold plain tensors alone, got {kind} as "
-                f"{key!r}"
-            )
+    return net
 
 
 def _asked_for(name: str, factory: Any, told: dict[str, Any]) -> dict[str, Any]:

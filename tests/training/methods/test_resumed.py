@@ -1,0 +1,73 @@
+"""Whatever a method is told, a run that is killed and resumed ends with the same bits."""
+
+import signal
+
+import pytest
+
+STEP = "torch.optim:SGD.step"  # between the weights that are tried and the verdict
+# Named by what could be forgotten in a checkpoint.
+CASES = {
+    "the place among the images held out": {
+        "lr": [5.0, 0.5],
+        "accept_batch": "held-out",
+        "held_out_fraction": 0.4,
+    },
+    "that place and a strategy's memory": {
+        "lr": [5.0, 0.5],
+        "accept_batch": "held-out",
+        "accept_on": "counted:wrong",
+        "strategy": "genetic",
+    },
+    "what is tabu": {"lr": [5.0, 0.5, 0.05], "momentum": [0.0, 0.9], "strategy": "tabu"},
+    "members one by one": {
+        "settings": [{"lr": 2.0, "momentum": 0.0}, {"lr": 0.3, "momentum": 0.9}]
+    },
+}
+FUNCTION = """
+def wrong(model, minibatch):
+    return (model(minibatch.inputs).argmax(1) != minibatch.labels).sum()
+"""
+
+
+@pytest.fixture
+def same_when_killed(place, program, at_call, outcome, tiny):
+    """Checks that a run killed at the n-th call of a function ends as an undisturbed one."""
+
+    def same_when_killed(target, count, every=2, **changes):
+        (place / "counted.py").write_text(FUNCTION)
+        (place / "run.toml").write_text(tiny(**changes).to_toml())
+        whole = program("train", "run.toml", "--out", "whole")
+        assert whole.code == 0, whole.err
+        flags = ["train", "run.toml", "--out", "killed", "--checkpoint-every", every]
+        killed = program(*flags, setup=at_call(target, count))
+        assert killed.code == -signal.SIGKILL, killed.err
+        resumed = program(*flags, "--resume")
+        assert resumed.code == 0, resumed.err
+        assert "continuing at step" in resumed.err
+        assert outcome(place / "killed") == outcome(place / "whole")
+
+    return same_when_killed
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_in_the_middle_of_an_epoch(same_when_killed, case):
+    same_when_killed(STEP, 9, **{"sgd-sa": CASES[case]})
+
+
+def test_images_held_out_across_their_own_epochs(same_when_killed):
+    """18 images in minibatches of 18: each step begins a new pass over them."""
+    same_when_killed(STEP, 9, 1, **{"sgd-sa": {"accept_batch": "held-out"}})
+
+
+@pytest.mark.parametrize("strategy", ["tabu", "variable-neighborhood", "genetic"])
+def test_every_strategy_around_adamw(same_when_killed, strategy):
+    options = {"betas": [[0.9, 0.999], [0.7, 0.9]], "strategy": strategy}
+    same_when_killed("torch.optim:AdamW.step", 9, method="adamw-sa", **{"adamw-sa": options})
+
+
+def test_half_precision(same_when_killed):
+    same_when_killed(STEP, 6, 1, augment="crop-flip", precision="fp16", **{"sgd-sa": {"lr": 0.5}})
+
+
+def test_ssa(same_when_killed):
+    same_when_killed("annealtune.optim:StochasticSA.step", 10, method="ssa", ssa={"radius": 0.3})
