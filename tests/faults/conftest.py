@@ -2,7 +2,6 @@
 
 from tests.training.conftest import (  # noqa: F401
     _known_outcomes,
-    _warm_program,
     at_call,
     cold_environment,
     complete,
@@ -10,7 +9,6 @@ from tests.training.conftest import (  # noqa: F401
     lines_of,
     newest,
     outcome,
-    place,
     program,
     seal_again,
     start,

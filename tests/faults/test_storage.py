@@ -125,14 +125,6 @@ def test_a_directory_that_was_moved_goes_on_where_it_is(
     assert outcome(place / "elsewhere") == undisturbed()
 
 
-def test_files_of_others_stay(program, flags, place):
-    (place / "run" / ".tmpabcde1").mkdir(parents=True)
-    (place / "run" / "notes.txt").write_text("precious")
-    assert program(*flags, "--stop-after", 1).code == 0
-    assert program(*flags, "--resume").code == 0
-    assert (place / "run" / "notes.txt").read_text() == "precious"
-
-
 STREAMS = {
     "closed": "import os, sys; os.close({0}); sys.{1} = None",
     "a full device": "import os, sys; os.dup2(os.open('/dev/full', os.O_WRONLY), {0})",

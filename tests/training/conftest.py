@@ -3,9 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -32,14 +29,6 @@ TINY = {
     "epochs": 3,
     "threads": 1,
 }
-
-
-@pytest.fixture
-def place():
-    """An empty directory, in memory where that exists: runs force every file to disk."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
-        yield Path(path)
 
 
 @pytest.fixture
@@ -225,28 +214,6 @@ class Command:
         # One that is killed at once has opened neither.
         out, err = (path.read_text() if path.exists() else "" for path in paths)
         return SimpleNamespace(code=code, out=out, err=err)
-
-
-@pytest.fixture(scope="session")
-def _warm_program():
-    command = [sys.executable, "-W", "error", Path(__file__).with_name("warm_program.py")]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"}
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    ) as process:
-
-        def ask(request):
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
-        assert json.loads(process.stdout.readline()) == "ready"
-        yield ask
-        process.stdin.close()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from annealtune.training import run
 from annealtune.training.config import from_values, read_toml
 from annealtune.training.progress import Progress
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.directory import RunDirectory
 
 
 @pytest.fixture
@@ -52,15 +51,6 @@ class TestLock:
         assert looked.code == 0
         assert "continue with --resume" in looked.out
 
-    def test_a_killed_holder_leaves_it_free(self, start, program, tiny_flags, place):
-        flags = ["train", *tiny_flags, "--out", "run"]
-        holder = start(*flags, "--epochs", 3)
-        while not (place / "run" / ".lock").exists():
-            time.sleep(0.001)
-        holder.send(signal.SIGKILL)
-        holder.wait()
-        assert program(*flags, "--resume-or-start").code == 0
-
     def test_a_second_run_in_the_same_process_too(self, tiny, place):
         class Meddling(Progress):
             refusals: list[str] = []  # noqa: RUF012 - one test, one run
@@ -86,13 +76,6 @@ class TestResume:
         assert refused.code == 2
         assert "--resume: there is no run in run" in refused.err
         assert not (place / "run").exists()
-
-    def test_a_job_that_is_run_again_begins_it(self, program, tiny_flags, outcome, place):
-        flags = ["train", *tiny_flags, "--out", "run", "--resume-or-start"]
-        begun = program(*flags, "--stop-after", 1)
-        assert (begun.code, "starting: " in begun.err) == (0, True)
-        continued = program(*flags)
-        assert (continued.code, "continuing at step 6: " in continued.err) == (0, True)
 
     def test_ends_at_once_where_all_is_done(self, program, tiny_flags, place, contents):
         flags = ["train", *tiny_flags, "--out", "run"]
@@ -179,13 +162,6 @@ class TestResume:
             torch.set_num_threads(1)
         assert set(used) == {2}
         assert read_toml(place / "config.toml")["threads"] == 2
-
-    def test_device_and_threads_are_settled_when_it_begins(self, tiny, complete):
-        directory = complete(epochs=1)
-        stored = read_toml(directory / "config.toml")
-        assert (stored["device"], stored["threads"]) == ("cpu", 1)
-        assert stored["environment"]["torch"] == torch.__version__
-        assert from_values(stored) == RunDirectory(directory).config()
 
 
 class TestOtherFiles:
