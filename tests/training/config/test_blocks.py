@@ -168,7 +168,7 @@ class TestTemperature:
             {"strategy": "tabu", "strategy_options": {"tenur": 3}},
             "strategy_options: the options of Tabu must be among",
         ),
-        ({"strategy_options": {"tenure": 3}}, "SimulatedAnnealing has no options"),
+        ({"strategy_options": {"tenure": 3}}, "'tenure'"),
         (
             {"strategy": "genetic", "strategy_options": {"temperature": 3.0}},
             "the options of Genetic must be among",

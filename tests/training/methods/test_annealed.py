@@ -141,7 +141,7 @@ def test_a_strategy_without_temperature_records_none(complete, lines_of):
 # --- A strategy of the user's own ---
 
 OWN = '''
-from annealtune import PlainStrategy, Verdict
+from annealtune.annealing import PlainStrategy, Verdict
 
 
 class Patient(PlainStrategy):
@@ -194,9 +194,10 @@ def own(place, monkeypatch):
 @pytest.mark.usefixtures("own")
 class TestOnesOwn:
     def test_from_the_command_line(self, program, place, lines_of, tiny_flags):
-        flags = ["train", *tiny_flags, "--strategy", "own:Patient", "--set", "sgd-sa.lr=[50.0]"]
+        flags = ["train", *tiny_flags, "--set", "sgd-sa.lr=[50.0]"]
         patience = "sgd-sa.strategy_options={ patience = 1 }"
-        done = program(*flags, "--set", patience, "--out", "patient")
+        own = ["--set", "sgd-sa.strategy=own:Patient", "--set", patience]
+        done = program(*flags, *own, "--out", "patient")
         assert done.code == 0, done.err
         config = tomllib.loads((place / "patient/config.toml").read_text())["sgd-sa"]
         assert config["strategy"] == "own:Patient"
@@ -217,7 +218,7 @@ class TestOnesOwn:
             ("sgd-sa", {"strategy": "own:Patience"}, "did you mean 'Patient'?"),
             ("sgd-sa", {"strategy": "owns:Patient"}, "importing owns failed"),
             ("sgd-sa", {"strategy": "own:function"}, "must be a class"),
-            ("sgd-sa", {"strategy": "own:Nothing"}, "must make a Strategy"),
+            ("sgd-sa", {"strategy": "own:Nothing"}, "Nothing"),
             (
                 "sgd-sa",
                 {"strategy": "own:Patient", "strategy_options": {"patience": 0}},

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from annealtune import SGDSA, Geometric, StochasticSA, grid
+from annealtune import SGDSA, StochasticSA, grid
+from annealtune.annealing import Geometric
 from annealtune.errors import NonFiniteLossError
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
@@ -31,12 +32,6 @@ class Watching(Progress):
 
     def step(self, session, loss):
         self.moves.append(session.method._optimizer.last_step)
-
-
-@pytest.fixture
-def weights_of(newest):
-    """The weights at the end of a run."""
-    return lambda run: torch.load(newest(run), weights_only=True)["model"]
 
 
 @pytest.mark.parametrize("method", METHODS)

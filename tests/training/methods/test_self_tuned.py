@@ -106,9 +106,11 @@ class TestAgainstTheLibrary:
             ),
         ],
     )
-    def test_the_last_weights(self, racing, newest, expected, lines_of, options, base, arguments):
+    def test_the_last_weights(
+        self, racing, weights_of, expected, lines_of, options, base, arguments
+    ):
         directory = racing(**{"self-tuned": options}, decision_seed=3)
-        found = torch.load(newest(directory), weights_only=True)["model"]
+        found = weights_of(directory)
         model, _, opt = expected(base, **arguments)
         assert len(opt.races) == 1
         for name, value in model.state_dict().items():
@@ -129,12 +131,12 @@ class TestAgainstTheLibrary:
         assert any(not torch.equal(saved[name], last[name]) for name in saved)
 
     def test_the_last_weights_are_scored_beside_their_average(
-        self, racing, session, newest, lines_of
+        self, racing, session, weights_of, lines_of
     ):
         directory = racing()
         record = lines_of(directory / "metrics.jsonl")[-1]
         other = session(**RACING)
-        other.model.load_state_dict(torch.load(newest(directory), weights_only=True)["model"])
+        other.model.load_state_dict(weights_of(directory))
         other.model.eval()
         loss, right, count = 0.0, 0, 0
         with torch.no_grad():
@@ -150,10 +152,10 @@ class TestAgainstTheLibrary:
             assert result[name] == record[name]
         assert record["last_weights_validation_loss"] != record["validation_loss"]
 
-    def test_without_an_average_the_last_weights_are_saved(self, complete, newest):
+    def test_without_an_average_the_last_weights_are_saved(self, complete, weights_of):
         options = {"method": "self-tuned", "self-tuned": {"average": False}}
         directory = complete(epochs=1, **options)
-        last = torch.load(newest(directory), weights_only=True)["model"]
+        last = weights_of(directory)
         saved = load_file(directory / "best.safetensors")
         assert all(torch.equal(saved[name], last[name]) for name in saved)
         assert "last_weights" not in (directory / "metrics.jsonl").read_text()
@@ -289,7 +291,7 @@ class TestKilled:
         flags += ["--resume-or-start"]
         process = start(*flags)
         saved = place / "killed" / "checkpoints"
-        while len(list(saved.glob("*.json"))) < 2:  # two are kept
+        while len(list(saved.glob("*.pt"))) < 2:  # two are kept
             assert not (place / "killed" / "metrics.jsonl").exists()
             time.sleep(0.001)
         process.send(signal.SIGKILL)
