@@ -251,7 +251,7 @@ os._exit(0)
 def test_a_download(seed, server, program, at_call, place):
     """Killed four times, each time further on."""
     chance = random.Random(seed)
-    digest = f"md5:{hashlib.md5(server.content).hexdigest()}"
+    digest = f"sha256:{hashlib.sha256(server.content).hexdigest()}"
     facts = {"name": "file.gz", "digest": digest, "url": f"{server.address}/file.gz"}
     facts["size"] = len(server.content)
     for kill in range(4):

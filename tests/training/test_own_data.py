@@ -207,19 +207,13 @@ def test_the_accept_test_on_tokens(on, place, monkeypatch):
 
 BAD = {
     "leaves": "def leaves(): sys.exit(0)",
-    "too_many": "def too_many(): return {**pair(), 'classes': 10**12}",
     "masked": "def masked(): return 2 * ((np.ma.masked_all((40, 2)), np.arange(40) % 2),)",
 }
 
 
 @pytest.mark.parametrize("name", BAD)
 def test_code_that_ends_the_program_or_gives_what_no_run_can_hold(name, program, place):
-    (place / "mine.py").write_text(
-        "import sys, numpy as np, torch\n"
-        "def pair():\n"
-        "    part = torch.randn(40, 4), torch.arange(40) % 2\n"
-        "    return {'train': part, 'test': part}\n" + BAD[name]
-    )
+    (place / "mine.py").write_text(f"import sys, numpy as np\n{BAD[name]}\n")
     setup = f"import sys; sys.path.insert(0, {str(place)!r})"
     flags = ["--data", f"mine:{name}", "--model", "mlp-w8", "--epochs", 1, "--threads", 1]
     refused = program("train", *flags, "--out", "run", setup=setup)
