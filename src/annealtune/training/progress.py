@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-import rich.console
-from rich.console import ConsoleOptions, RenderableType
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -21,12 +20,10 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 from rich.progress import Progress as Bars
-from rich.segment import Segment
 from rich.table import Column
 from rich.text import Text
 
 from annealtune.annealing.race_info import RaceInfo, rate_text
-from annealtune.errors import printable
 from annealtune.training.config import RunConfig
 from annealtune.training.factories import is_factory
 
@@ -38,23 +35,6 @@ if TYPE_CHECKING:
 # From this width on a bar is named by its method, below it is "run".
 _NAMED_FROM = 60
 _WIDEST_BAR = 40
-_WIDTH, _NARROWEST = 80, 10
-
-
-class Console(rich.console.Console):
-    """A console that spells out what would steer the terminal; its own colours and bars stay."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        if self.width < _NARROWEST:  # COLUMNS=0 or 1, where nothing would be seen
-            self.width = _WIDTH
-
-    def render(
-        self, renderable: RenderableType, options: ConsoleOptions | None = None
-    ) -> Iterable[Segment]:
-        """Yield the parts of something to be shown."""
-        for part in super().render(renderable, options):
-            yield part if part.control else part._replace(text=printable(part.text))
 
 
 class Progress:

@@ -240,9 +240,12 @@ class Session:
         """
         count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
         if self.world.smallest_share(count % batch_size or batch_size) == 1:
-            key, rule = "batch_size", f"the last minibatch of {count} samples has one for a process"
+            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
+            key = "batch_size"
+            fault = f" = {batch_size}: the last minibatch of {count} samples has one sample{each}"
         elif self.held_out is not None and self.held_out.batch_size == 1:
-            key, rule = f"{self.config.method}.held_out_fraction", "a minibatch has one sample"
+            key = f"{self.config.method}.held_out_fraction"
+            fault = ": a minibatch that is held out has one sample"
         else:
             return
         inputs, _ = next(self.train_batches.sample(1, epoch=0))
@@ -251,7 +254,7 @@ class Session:
                 copy.deepcopy(self.model).train()(inputs[:1])
         except ValueError as error:
             raise ConfigError(
-                f"{key}: {rule}, too few for {self.config.model}; choose another {key} or "
+                f"{key}{fault}, too few for {self.config.model}; choose another {key} or "
                 f"train_size ({error})"
             ) from error
 
