@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from annealtune.annealing.race_info import rate_text
 from annealtune.cli.output import say
 from annealtune.studies.listing import Entry, Listing, list_directory
-from annealtune.training.progress import Console
 
 PLACES = (Path("runs"), Path("studies"))
 # From here on what a run is stands beside its path, else below it.

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 from rich.table import Table
 
 from annealtune.cli.command_line import typed_command
@@ -31,7 +32,6 @@ from annealtune.studies.reproduction import (
 )
 from annealtune.studies.run import run_study
 from annealtune.training.config import DEVICES
-from annealtune.training.progress import Console
 from annealtune.training.stopping import stop_on_signals
 
 app = typer.Typer(rich_markup_mode=None)

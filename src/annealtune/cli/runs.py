@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from annealtune.annealing import STRATEGIES
 from annealtune.cli.command_line import typed_command
@@ -26,7 +27,6 @@ from annealtune.cli.waiting import waiting
 from annealtune.errors import ConfigError, printable_toml
 from annealtune.training import is_first
 from annealtune.training.config import RunConfig, from_values
-from annealtune.training.progress import Console
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 

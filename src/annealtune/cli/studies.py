@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from annealtune.cli.command_line import typed_command
 from annealtune.cli.completion import complete_experiment, complete_list, complete_names
@@ -25,7 +26,7 @@ from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_met
 from annealtune.studies.records import FAILURE_FILE, Study
 from annealtune.studies.reproduction import experiment_names, find_experiment
 from annealtune.studies.run import run_study
-from annealtune.training.progress import Console, decimal
+from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES = ("local", "ray")

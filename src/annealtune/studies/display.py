@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
-from annealtune.training.progress import Console, describe, download_bar
+from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 _TAIL = 8192
