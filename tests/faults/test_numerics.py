@@ -19,16 +19,7 @@ from annealtune.errors import NonFiniteLossError
 from tests.faults.broken_nets import Breaking, bits
 
 TEMPERATURES = (None, 0.0, 1e-300, 1e-30, 1.0, 1e30, 1e300, math.inf)
-STRATEGIES = (
-    None,
-    "tabu",
-    "genetic",
-    "late-acceptance",
-    "great-deluge",
-    "threshold-accepting",
-    "hill-climbing",
-    "random-walk",
-)
+STRATEGIES = (None, "tabu", "genetic")
 SEEDS = st.integers(0, 2**32 - 1)
 MANY = settings(
     max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
@@ -46,7 +37,6 @@ def annealed(net, rng):
             radius=rng.choice([1e-3, 0.1, 1e3, 1e6]),
             scaling=rng.choice(["none", "rms"]),
             temperature=temperature,
-            strategy=None if strategy in ("tabu", "genetic") else strategy,
         )
     if kind is SGDSA:
         return SGDSA(net.model, temperature=temperature, strategy=strategy)
@@ -219,15 +209,6 @@ class TestBrokenWeightsBehindAFiniteLoss:
         tuner.step(compute_loss)
         assert not tuner.last_step.accepted
         assert math.isnan(tuner.last_step.new_loss)
-        assert weight.tolist() == [1.0, 0.0]
-
-    def test_also_where_the_loop_measures_the_loss_itself(self):
-        weight, compute_loss = self.root()
-        tuner = EmbeddedTuner(torch.optim.SGD([weight], lr=0.1), temperature=math.inf)
-        loss = compute_loss()
-        loss.backward()
-        tuner.propose(loss)
-        assert not tuner.resolve(0.5).accepted
         assert weight.tolist() == [1.0, 0.0]
 
     def test_weights_that_somebody_has_broken_are_named(self):

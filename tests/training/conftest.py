@@ -2,11 +2,7 @@
 
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +15,7 @@ from annealtune.training.config import from_values
 from annealtune.training.data.dataset import Purpose
 from annealtune.training.runs import run
 from annealtune.training.session import Session
+from annealtune.training.storage.seal import seal_run
 from annealtune.training.task import Task
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -32,14 +29,6 @@ TINY = {
     "epochs": 3,
     "threads": 1,
 }
-
-
-@pytest.fixture
-def place():
-    """An empty directory, in memory where that exists: runs force every file to disk."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as path:
-        yield Path(path)
 
 
 @pytest.fixture
@@ -144,14 +133,8 @@ def lines_of():
 
 @pytest.fixture
 def newest():
-    """The file of the newest checkpoint and its manifest."""
-
-    def newest(directory: Path, age: int = 0) -> tuple[Path, Path]:
-        manifests = sorted((directory / "checkpoints").glob("*.json"), reverse=True)
-        file = json.loads(manifests[age].read_bytes())["file"]
-        return directory / "checkpoints" / file, manifests[age]
-
-    return newest
+    """The file of the newest checkpoint."""
+    return lambda directory, age=0: sorted((directory / "checkpoints").glob("*.pt"))[-1 - age]
 
 
 @pytest.fixture
@@ -159,12 +142,13 @@ def outcome(lines_of, newest):
     """Everything a finished run has produced, clock readings apart, for comparison with ``==``."""
 
     def outcome(directory: Path) -> dict:
-        state = torch.load(newest(directory)[0], weights_only=True)
-        del state["seconds"]
+        state = torch.load(newest(directory), weights_only=True)
+        for key in ("seconds", "config", "records"):  # of the clock, and of the command line
+            del state[key]
         moves = directory / "moves.jsonl"
         return {
             "files": sorted(path.name for path in directory.iterdir()),
-            "checkpoints": sorted(path.suffix for path in newest(directory)[0].parent.iterdir()),
+            "checkpoints": sorted(path.suffix for path in newest(directory).parent.iterdir()),
             "weights": (directory / "best.safetensors").read_bytes(),
             "best": (directory / "best.json").read_text(),
             "result": without_seconds(json.loads((directory / "result.json").read_text())),
@@ -195,16 +179,11 @@ def undisturbed(_known_outcomes, complete, outcome):
 
 
 @pytest.fixture
-def unseal():
-    """Makes a finished run one of an earlier version, which had no seal."""
-
-    def unseal(directory: Path) -> None:
-        (directory / "seal.json").unlink()
-        shutil.rmtree(directory / "checkpoints")
-        config = directory / "config.toml"
-        config.write_text(config.read_text().replace("\nseal = 2\n", "\n"))
-
-    return unseal
+def seal_again():
+    """Seals a finished run as it is now, for what no run would write."""
+    return lambda directory: seal_run(
+        directory, json.loads((directory / "result.json").read_text())
+    )
 
 
 @pytest.fixture
@@ -235,28 +214,6 @@ class Command:
         # One that is killed at once has opened neither.
         out, err = (path.read_text() if path.exists() else "" for path in paths)
         return SimpleNamespace(code=code, out=out, err=err)
-
-
-@pytest.fixture(scope="session")
-def _warm_program():
-    command = [sys.executable, "-W", "error", Path(__file__).with_name("warm_program.py")]
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "COLUMNS": "80"}
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=environment,
-        text=True,
-    ) as process:
-
-        def ask(request):
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
-        assert json.loads(process.stdout.readline()) == "ready"
-        yield ask
-        process.stdin.close()
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_runs_and_resumes_the_same(program, at_call, tiny_flags, place, outcome,
     flags = ["train", *tiny_flags, "--precision", precision, "--method", method]
     whole = program(*flags, "--out", "whole")
     assert whole.code == 0, whole.err
-    setup = at_call("annealtune.training.session:CountedMinibatch._forward", 17)
+    setup = at_call("annealtune.training.session:CountedMinibatch.forward", 17)
     killed = program(*flags, "--out", "killed", "--checkpoint-every", 2, setup=setup)
     assert killed.code == -signal.SIGKILL
     assert program(*flags, "--out", "killed", "--resume").code == 0
@@ -42,15 +42,6 @@ def test_the_forward_has_the_precision_it_is_given(tiny, digits, precision):
     expected = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     assert found == {expected[precision]}
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
-
-
-def test_fp32_and_bf16_agree_roughly_and_not_exactly(complete, lines_of):
-    losses = [
-        lines_of(complete(precision=precision, method="sgd") / "metrics.jsonl")[-1]["train_loss"]
-        for precision in ("fp32", "bf16", "fp16")
-    ]
-    assert len(set(losses)) == 3
-    assert losses[1:] == pytest.approx([losses[0]] * 2, rel=0.05)
 
 
 OVERFLOWING = """
@@ -119,7 +110,6 @@ class TestCompile:
         ("method", "options"),
         [
             ("sgd-sa", {}),
-            ("sgd-sa", {"accept_batch": "next", "dropout": [0.1, 0.4]}),
             ("sgd-sa", {"accept_batch": "held-out", "accept_on": "error"}),
             ("ssa", {}),
             ("sgd", {}),
@@ -165,11 +155,11 @@ def test_a_device_that_is_not_here(tiny, place, device):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_run_of_another_machine_can_be_scored_here(complete, program, unseal):
+def test_a_run_of_another_machine_can_be_scored_here(complete, program, seal_again):
     directory = complete(epochs=1)
-    unseal(directory)  # there is no other device here to seal one on
     config = directory / "config.toml"
     config.write_text(config.read_text().replace('device = "cpu"', 'device = "cuda:1"'))
+    seal_again(directory)
     scored = program("evaluate", directory)
     assert scored.code == 0, scored.err
     looked = program("inspect", directory)

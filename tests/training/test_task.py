@@ -33,11 +33,6 @@ def test_what_a_model_is_told(task, told):
     assert task.told() == told
 
 
-def test_a_model_is_told_the_padded_size():
-    told = IMAGES.told((3, 8, 8))
-    assert (told["input_shape"], told["image_size"]) == ((3, 8, 8), (8, 8))
-
-
 def test_regression_is_the_mean_squared_error():
     outputs, targets = torch.tensor([1.0, 4.0]), torch.tensor([[0.0], [1.0]])
     arranged = NUMBER.arranged(outputs)
@@ -82,11 +77,6 @@ def test_which_outputs_fit(task, shape, fits):
     assert task.accepts(shape) is fits
 
 
-@pytest.mark.parametrize("task", [IMAGES, TABLE, TEXT, REVIEWS])
-def test_the_same_after_json(task):
-    assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task
-
-
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -98,4 +88,9 @@ def test_the_same_after_json(task):
 )
 def test_what_is_no_task_is_refused(change, error):
     with pytest.raises(error):
-        Task.from_dict({**TEXT.to_dict(), **change})
+        Task.from_dict({**json.loads(json.dumps(TEXT.to_dict())), **change})
+
+
+@pytest.mark.parametrize("task", [IMAGES, TABLE, TEXT])
+def test_the_same_after_json(task):
+    assert Task.from_dict(json.loads(json.dumps(task.to_dict()))) == task

@@ -7,6 +7,7 @@ child, after running the Python text ``setup`` there, and answers its process id
 
 import json
 import os
+import signal
 import sys
 import traceback
 
@@ -30,6 +31,9 @@ def become(request):
         sys.stdout = os.fdopen(1, "w", closefd=False)
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         os.chdir(request["directory"])
+        # Whoever runs the tests may have been started by nohup or in the background.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
         sys.argv = ["annealtune", *request["arguments"]]
         exec(request["setup"], {"__name__": "setup"})
         annealtune.cli.main()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.status import Status
+from rich.console import Console
 
 from annealtune.cli.flags import (
     EPILOG,
@@ -18,10 +18,12 @@ from annealtune.cli.flags import (
     read_values,
     with_config_flags,
 )
-from annealtune.errors import ConfigError
-from annealtune.training import launch
+from annealtune.cli.help import MethodCommand
+from annealtune.cli.output import say
+from annealtune.cli.waiting import waiting
+from annealtune.errors import ConfigError, printable_toml
+from annealtune.training import is_first
 from annealtune.training.config import RunConfig, from_values
-from annealtune.training.console import Console
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
 
@@ -76,8 +78,9 @@ def train(
         _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
-    config = _read_config(experiment, flags, set_)
-    if not launch.is_first():
+    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
+    config = _read_config(experiment, flags, set_, short)
+    if not is_first():
         _follow(config, stop_after)
         return
     run_dir = out or _choose_directory(config, goes_on)

@@ -8,23 +8,19 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from annealtune.cli.flags import EPILOG, Assignments, read_values, with_config_flags
 from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import Study
-from annealtune.studies.reproduction import (
-    REPRODUCTIONS,
-    SIZES,
-    Reproduction,
-    Size,
-    find_experiment,
-)
-from annealtune.studies.run import cores, run_study, stored_threads
-from annealtune.training.console import Console
+from annealtune.studies.engines.ray import RayEngine
+from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.records import FAILURE_FILE, Study
+from annealtune.studies.reproduction import experiment_names, find_experiment
+from annealtune.studies.run import run_study
+from annealtune.training.progress import decimal
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES = ("local", "ray")

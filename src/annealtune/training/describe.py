@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.training.config.blocks import DEFAULT_STRATEGY, AnnealingOptions, TunedOptions
-from annealtune.training.evaluation import rank
+from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.progress import describe, told_scores
 from annealtune.training.storage import MEAN_OF_MOVES
 from annealtune.training.storage.directory import RunDirectory
@@ -22,7 +21,9 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     directory = RunDirectory(path)
     directory.check()
     config, result = directory.config(), directory.result()
-    records = directory.records()
+    # Refuses records that the last checkpoint does not know.
+    state = directory.load(lambda _: None) if result is None else None
+    records = directory.metrics.read()
     steps = directory.checkpoints.steps()
     rows = [
         ("run", str(path)),
@@ -33,22 +34,21 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
         ("epochs", f"{len(records)} of {config.epochs}"),
         ("state", "finished" if result else _unfinished(steps)),
     ]
-    if directory.seal is None:
-        rows.append(("seal", "none, as of an earlier version: its records cannot be verified"))
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
     told = (race for record in records for race in record.get("races", ()))
     races = [RaceInfo.from_dict(race) for race in told]
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
-    moves = directory.move_records()
+    moves = directory.moves.read()
     if records and "rate" in records[-1]:
         rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
     rows += _settings(moves)
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
         rows += _last_weights(_known(records[-1]))
-        best = max(records, key=lambda r: rank(r.get("validation_accuracy"), r["validation_loss"]))
-        rows.append(("best epoch", f"{best['epoch']}: {describe(_known(best))}"))
+        facts = (state or {}).get("best") or {}
+        best = result["best_epoch"] if result else facts.get("epoch")
+        rows += [("best epoch", f"{best}: {describe(_known(records[best - 1]))}")] if best else []
     if result:
         rows.append(("test", told_scores(result, "test").replace("test ", "")))
         rows.append(("weights", str(directory.best_weights)))
@@ -60,15 +60,14 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
 def _search(options: Any) -> list[tuple[str, str]]:
     """Return what tells two runs of one method apart, where it is not the paper's."""
     rows = []
-    if isinstance(options, AnnealingOptions) and options.strategy != DEFAULT_STRATEGY:
+    strategy = getattr(options, "strategy", None)
+    if strategy not in (None, "simulated-annealing"):
         arguments = (f"{key} = {value}" for key, value in (options.strategy_options or {}).items())
-        rows.append(("strategy", ", ".join([options.strategy, *arguments])))
-    if isinstance(options, TunedOptions) and (
-        (options.accept_on, options.accept_batch) != ("loss", "same")
-    ):
-        batch = options.accept_batch
-        where = "held-out images" if batch == "held-out" else f"the {batch} minibatch"
-        rows.append(("accept test", f"{options.accept_on} of {where}"))
+        rows.append(("strategy", ", ".join([strategy, *arguments])))
+    if isinstance(options, TunedOptions):
+        where = "held-out images" if options.accept_batch == "held-out" else "the same minibatch"
+        if (options.accept_on, options.accept_batch) != ("loss", "same"):
+            rows.append(("accept test", f"{options.accept_on} of {where}"))
     return rows
 
 

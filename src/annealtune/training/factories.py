@@ -6,9 +6,8 @@ Imports nothing heavy, so that a typo is answered at once.
 import contextlib
 import importlib
 import inspect
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import NamedTuple
 
 from annealtune.errors import ConfigError, did_you_mean
@@ -69,25 +68,17 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
 
 @contextlib.contextmanager
 def contained() -> Iterator[None]:
-    """Have a user's code neither end the program without a word nor move it elsewhere.
+    """Keep a user's code from ending the program without a word.
 
     Raises:
         RuntimeError: in place of what is no `Exception`, such as the SystemExit of ``sys.exit()``.
     """
-    place: Path | None
-    try:
-        place = Path.cwd()
-    except FileNotFoundError:  # it was removed
-        place = None
     try:
         yield
     except (Exception, KeyboardInterrupt):
         raise
     except BaseException as error:
         raise RuntimeError(f"it ended with {in_one_line(error)}") from error
-    finally:
-        if place is not None:
-            os.chdir(place)
 
 
 def _as_module(name: str) -> str:
@@ -138,8 +129,5 @@ def keywords_of(factory: Callable[..., object]) -> Keywords:
 
 def in_one_line(error: BaseException) -> str:
     """Return an exception as one line: its type and its text."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - a user's class that cannot even be printed
-        text = ""
+    text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -25,7 +25,6 @@ from rich.text import Text
 
 from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.config import RunConfig
-from annealtune.training.console import Console
 from annealtune.training.factories import is_factory
 
 if TYPE_CHECKING:
@@ -226,19 +225,13 @@ _SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "valid
 
 @contextmanager
 def warnings_told(progress: Progress) -> Iterator[None]:
-    """Tell what SelfTuner warns of as lines of the run; all other warnings are as they were."""
-    prefix = "SelfTuner: "
+    """Tell Python's warnings as lines of the run, by the name that the method has here."""
+
+    def tell(message: Warning | str, *_: Any, **__: Any) -> None:
+        progress.warn(str(message).replace("SelfTuner:", "self-tuned:"))
+
     with warnings.catch_warnings():
-        shown = warnings.showwarning
-
-        def tell(message: Warning | str, *where: Any, **how: Any) -> None:
-            text = str(message)
-            if text.startswith(prefix):
-                progress.warn(f"self-tuned: {text.removeprefix(prefix)}")
-            else:
-                shown(message, *where, **how)
-
-        warnings.filterwarnings("always", message=prefix)
+        warnings.filterwarnings("default", category=UserWarning)
         warnings.showwarning = tell
         yield
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 
-from annealtune.errors import AnnealtuneError, RunError, RunStoppedError
-from annealtune.training.config import RunConfig
-from annealtune.training.devices import best_device, is_available
-from annealtune.training.factories import in_one_line
-from annealtune.training.opening import check_device, make_session, opened
+from annealtune.errors import ConfigError, RunError, RunStoppedError
+from annealtune.training import data
+from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.progress import Progress, warnings_told
+from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage import seal
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import read_json
-from annealtune.training.storage.noted_task import check_can_be_noted
-from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.storage.files import describe_provenance, read_json
 from annealtune.training.tensorboard import EventFile
 from annealtune.training.world import World, check_processes, joined
 
@@ -70,8 +66,12 @@ def run(
         with contextlib.ExitStack() as held:
             # The first process works in the directory, for all.
             world.of_first(lambda: held.enter_context(directory.locked()))
-            found = world.of_first(lambda: opened(config, directory, shown.warn, resume=resume))
-            check_device(found.config)
+            found = world.of_first(lambda: _opened(config, directory, shown.warn, resume=resume))
+            if not is_available(found.config.device):
+                raise ConfigError(
+                    f"device = {found.config.device!r}: is not available on this machine; take cpu "
+                    "or auto"
+                )
             world.of_first(lambda: check_processes(found.config, world.size))
             if found.result is not None:
                 return found.result
@@ -99,6 +99,94 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     return scores
 
 
+def make_session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
+    """Load the data and build model and method.
+
+    Raises:
+        ConfigError: if they do not fit together.
+        DataError: if the data is missing or damaged.
+    """
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    world = world or World()
+
+    def load() -> data.Dataset:
+        with progress.downloading() as show:
+            return data.load(
+                config.data,
+                data_dir=config.data_dir,
+                download=config.download,
+                image_size=config.image_size,
+                progress=show,
+            )
+
+    first: list[data.Dataset] = []
+    world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
+    return Session(config, first[0] if first else load(), world)
+
+
+def best_device() -> str:
+    """Return the fastest device of this machine."""
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def is_available(name: str) -> bool:
+    """Tell whether this machine has a device."""
+    kind, _, number = name.partition(":")
+    if kind == "cuda":
+        return int(number or 0) < torch.cuda.device_count()
+    return kind != "mps" or torch.backends.mps.is_available()
+
+
+class _Found(NamedTuple):
+    """What is known of a run before its data is loaded.
+
+    Attributes:
+        config: with device and threads settled.
+        changes: what it changes of the run's own, in words.
+        state: the last that was saved, None at the start and at the end.
+        result: of a run that is finished.
+    """
+
+    config: RunConfig
+    changes: list[str]
+    state: dict[str, Any] | None
+    result: dict[str, Any] | None
+
+
+def _opened(
+    config: RunConfig, directory: RunDirectory, warn: Callable[[str], None], *, resume: bool
+) -> _Found:
+    """Look at the directory of a run before anything is changed there.
+
+    Device and threads are settled as the run has them, else as this machine offers them.
+
+    Raises:
+        ConfigError: if it holds another run, or one that is not to be continued.
+        RunError: if something is damaged or cannot be read.
+    """
+    if not (directory.has_begun and resume):
+        directory.check_free()
+        threads = min(torch.get_num_threads(), MOST_THREADS)
+        return _Found(_settled(config, best_device, threads), [], None, None)
+    state = None
+    if directory.result_file.exists():
+        directory.check()
+    else:
+        state = directory.load(warn)
+    stored = directory.config()
+    settled = _settled(config, lambda: stored.device, stored.threads)
+    return _Found(settled, directory.check_same(settled), state, directory.result())
+
+
+def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) -> RunConfig:
+    update: dict[str, Any] = {"device": device()} if config.device == "auto" else {}
+    update |= {"threads": threads} if config.threads is None else {}
+    return config.model_copy(update=update)
+
+
 class _Run:
     """A run from its directory's state to its end."""
 
@@ -118,8 +206,6 @@ class _Run:
         self.world = world
         self.command = command
         self.session = make_session(config, progress, world)
-        check_can_be_noted(self.session.task)
-        self._restored_at: int | None = None
 
     def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:
         """Continue from a state; note what the run begins with, or what was changed."""
@@ -129,24 +215,20 @@ class _Run:
         self._races_told = len(session.method.races)
         self.stop.begin()
         self.events: EventFile | contextlib.nullcontext[None] = contextlib.nullcontext()
-        has_best = world.of_first(lambda: self._begin_directory(state, changes))
-        if not has_best and session.keeper.has_weights:
-            self._write_best_again()
-        self._has_best = session.epoch > 0 and (has_best or session.keeper.has_weights)
+        self._has_best = world.of_first(lambda: self._begin_directory(state, changes))
+        if state is not None and not self._has_best and session.keeper.has_weights:
+            # A later epoch, which comes again, had replaced those that the checkpoint knows.
+            with session.keeper.shown():
+                if world.is_first:
+                    self.directory.save_best(session.model, state["best"])
+            self._has_best = True
         world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
-
-    def _write_best_again(self) -> None:
-        """Write the best weights that the checkpoint knows: a later epoch had replaced them."""
-        with self.session.keeper.shown():
-            if self.world.is_first:
-                assert self.directory.best.facts is not None
-                self.directory.save_best(self.session.model, dict(self.directory.best.facts))
 
     def _begin_directory(self, state: dict[str, Any] | None, changes: list[str]) -> bool:
         """Go on in the directory, or begin in it; tell whether the best weights are there."""
         directory, session = self.directory, self.session
-        has_best = directory.go_on(state, self.progress.warn)
+        has_best = directory.go_on(state)
         self.events = EventFile(directory.path / "tensorboard", session.epoch, self.config)
         directory.begin(self._config_text(changes), session.task)
         return has_best
@@ -155,7 +237,7 @@ class _Run:
         if self.directory.has_begun:
             return self.directory.changed_config(self.config, self.session.step, changes)
         facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
-        facts |= {"threads": self.config.threads, seal.MARK: seal.FORMAT}
+        facts["threads"] = self.config.threads
         facts |= {} if self.world.size == 1 else {"processes": self.world.size}
         facts |= {} if self.command is None else {"command": self.command}
         return self.config.to_toml(facts)
@@ -163,7 +245,6 @@ class _Run:
     def complete(self) -> dict[str, Any]:
         session = self.session
         with (
-            self._checkpoint_named(),
             self.progress.running(
                 self.config, session.task, len(session.train_batches), session.step
             ),
@@ -213,7 +294,7 @@ class _Run:
     def _finish(self) -> dict[str, Any]:
         """Look at the test set, once, with the best weights."""
         session = self.session
-        last = self.world.of_first(lambda: self.directory.records()[-1])
+        last = self.world.of_first(lambda: self.directory.metrics.read()[-1])
         races = [race.to_dict() for race in session.method.races]
         facts = self.world.of_first(lambda: self.directory.load_best(session.model))
         self.world.share_first([*session.model.parameters(), *session.model.buffers()])
@@ -244,50 +325,27 @@ class _Run:
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Put the session where it was saved."""
-        session, sealed = self.session, self.directory.seal  # None in all processes but the first
+        before = len(state.get("ranks", [None]))
         try:
-            before = len(state.get("ranks", [None]))
-            session.load_state_dict(state)
-            found = (session.step, session.epoch)
-            if sealed and self.world.size == 1 and found != (sealed["step"], sealed["epoch"]):
-                raise ValueError(f"it is of step {session.step}, epoch {session.epoch}")
-        except Exception as error:  # of our form but not ours: whatever it provokes
+            self.session.load_state_dict(state)
+        except Exception as error:  # of another model or data set: whatever it provokes
             raise RunError(
                 f"{self.directory.path}: its checkpoint does not fit the model and the data as "
                 f"they are now: {' '.join(str(error).split())}. Put them back as they were, or "
                 "start again in another directory"
             ) from error
-        self._restored_at = session.step
         if before != self.world.size:
             self.progress.warn(
-                f"{self.directory.path}: was saved by {_processes(before)} and goes on with "
-                f"{self.world.size}: the same minibatches, other random numbers in dropout"
+                f"{self.directory.path}: was saved by {before} process{'es' * (before > 1)} and "
+                f"goes on with {self.world.size}: the same minibatches, other random numbers in "
+                "dropout"
             )
 
-    @contextlib.contextmanager
-    def _checkpoint_named(self) -> Iterator[None]:
-        """Name the checkpoint where what it held may be why a run fails before the next one."""
-        try:
-            yield
-        except AnnealtuneError:
-            raise
-        except Exception as error:
-            if self._restored_at is None or self.world.size > 1:
-                raise
-            raise RunError(
-                f"{self.directory.path}: went on from its checkpoint of step {self._restored_at} "
-                f"and failed before the next one: {in_one_line(error)}. If a new run of this "
-                "config does not, the checkpoint is not what the run saved: restore it from a "
-                "backup. --debug shows where it failed"
-            ) from error
-
     def _save(self) -> None:
-        session = self.session
-        state = session.state_dict()
+        state = self.session.state_dict()
         if self.world.is_first:
-            self.directory.save(session.step, session.epoch, state)
+            self.directory.save(self.session.step, state)
         self._saved_at = time.monotonic()
-        self._restored_at = None
 
     def _save_if_due(self) -> None:
         every = self.config.checkpoint_every
@@ -331,7 +389,3 @@ class _Run:
             f"{self.config.epochs} epochs complete; continue with --out {self.directory.path} "
             "--resume",
         )
-
-
-def _processes(count: int) -> str:
-    return "one process" if count == 1 else f"{count} processes"

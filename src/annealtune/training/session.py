@@ -1,4 +1,4 @@
-"""A run in memory: data, model and method, and one epoch of training."""
+"""A run in memory: data, model and method, one epoch of training, and what it is scored by."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ import itertools
 import math
 import operator
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.amp import GradScaler
 
+from annealtune.annealing.race_info import RaceInfo
 from annealtune.errors import ConfigError, NonFiniteLossError
+from annealtune.optim import StepInfo
+from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.keeper import Keeper
-from annealtune.optim.run_state import RandomState
+from annealtune.optim.step_info import Tally
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
+from annealtune.training.config.blocks import SsaOptions, TunedOptions
 from annealtune.training.data.batches import Samples, divide
-from annealtune.training.evaluation import Scores, evaluate
-from annealtune.training.fitting import check_task
 from annealtune.training.methods import CountedMinibatch
-from annealtune.training.storage.records import EpochTally
+from annealtune.training.task import Task
 from annealtune.training.world import World
 
 # Minibatches from which statistics of BatchNorm are computed anew for averaged weights.
@@ -51,7 +54,7 @@ class Session:
         self.config = config
         self.world = world = world or World()
         self.task = dataset.task
-        check_task(config, self.task)
+        _check_task(config, self.task)
         self.device = world.device(config.device)
         torch.manual_seed(config.seeds["init_seed"])
         self.model = models.build(config.model, self.task, pad=config.pad).to(self.device)
@@ -224,34 +227,221 @@ class Session:
                 samples,
                 next(held_out),
                 self.autocast,
-                weight,
-                self.world.mean,
+                weight=weight,
+                mean=self.world.mean,
             )
 
     def _check_smallest_minibatches(self) -> None:
-        """Find out before the first epoch whether a minibatch of one sample can be evaluated."""
-        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
-        smallest = self.world.smallest_share(count % batch_size or batch_size)
-        if smallest == 1:
-            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
-            self._check_one_sample(
-                f"batch_size = {batch_size}: the last minibatch of {count} samples has one "
-                f"sample{each}",
-                "choose another batch_size or train_size",
-            )
-        if self.held_out is not None and self.held_out.batch_size == 1:
-            self._check_one_sample(
-                f"{self.config.method}.held_out_fraction: a minibatch that is held out has one "
-                "sample",
-                "choose a larger held_out_fraction",
-            )
+        """Find out before the first epoch whether a minibatch of one sample can be evaluated.
 
-    def _check_one_sample(self, fault: str, remedy: str) -> None:
+        Raises:
+            ConfigError: if there will be one and BatchNorm has no deviation to divide by.
+        """
+        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
+        if self.world.smallest_share(count % batch_size or batch_size) == 1:
+            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
+            key = "batch_size"
+            fault = f" = {batch_size}: the last minibatch of {count} samples has one sample{each}"
+        elif self.held_out is not None and self.held_out.batch_size == 1:
+            key = f"{self.config.method}.held_out_fraction"
+            fault = ": a minibatch that is held out has one sample"
+        else:
+            return
         inputs, _ = next(self.train_batches.sample(1, epoch=0))
         try:
             with torch.random.fork_rng(), torch.no_grad():
                 copy.deepcopy(self.model).train()(inputs[:1])
-        except ValueError as error:  # BatchNorm has no deviation to divide by
+        except ValueError as error:
             raise ConfigError(
-                f"{fault}, too few for {self.config.model}; {remedy} ({error})"
+                f"{key}{fault}, too few for {self.config.model}; choose another {key} or "
+                f"train_size ({error})"
             ) from error
+
+
+def _check_task(config: RunConfig, task: Task) -> None:
+    """Check every key that makes sense for some data only.
+
+    Raises:
+        ConfigError: naming the key, and what the data is.
+    """
+    method, options = config.method, config.options
+    if config.augment != "none" and not (task.is_image and task.input_type == "uint8"):
+        raise ConfigError(
+            f"augment = {config.augment!r}: only uint8 images are changed at random, got "
+            f"{task.input_type} samples of shape {task.input_shape}; take augment = 'none'"
+        )
+    if config.channels_last and not task.is_image:
+        raise ConfigError(
+            f"channels_last = true: only images have channels, got samples of shape "
+            f"{task.input_shape}"
+        )
+    if task.has_accuracy:
+        return
+    if isinstance(options, TunedOptions) and options.accept_on == "error":
+        raise _no_classes(f"{method}.accept_on = 'error'", "take 'loss' or a function of your own")
+    if isinstance(options, SsaOptions) and options.objective == "error":
+        raise _no_classes(f"{method}.objective = 'error'", "take 'loss'")
+
+
+def _no_classes(key: str, remedy: str) -> ConfigError:
+    return ConfigError(f"{key}: needs classes, which regression does not have; {remedy}")
+
+
+class EpochTally:
+    """The sums of one epoch in progress; its state is plain data."""
+
+    def __init__(self) -> None:
+        self._sums: defaultdict[str, float] = defaultdict(int)
+        self._settings = Tally()
+        self._races: list[dict[str, Any]] = []
+
+    def add(self, loss: float, info: StepInfo | None, races: Iterable[RaceInfo] = ()) -> None:
+        """Add one step: the loss before it, the move and the races that ended with it, if any.
+
+        A loss that is not finite does not count.
+        """
+        sums = self._sums
+        if math.isfinite(loss):
+            sums["steps"] += 1
+            sums["loss"] += loss
+        self._races += [race.to_dict() for race in races]
+        if info is None:
+            return
+        self._settings.add(info)
+        sums["moves"] += 1
+        sums["improved"] += info.improved
+        sums["accepted"] += info.accepted
+        sums["probability"] += info.accept_probability
+        if info.accepted and isinstance(info.setting.get("lr"), int | float):
+            sums["rated"] += 1
+            sums["rate"] += info.setting["lr"]
+        if not math.isfinite(info.new_loss):
+            sums["non_finite"] += 1
+        elif info.worsening > 0:
+            sums["accepted_worsening" if info.accepted else "rejected_worsening"] += 1
+            sums["worsening_probability"] += info.accept_probability
+
+    def metrics(self) -> dict[str, Any]:
+        """Return what the epoch gave; what is about moves and races only where there were any."""
+        sums = self._sums
+        metrics: dict[str, Any] = {"train_loss": _ratio(sums["loss"], sums["steps"])}
+        if sums["moves"]:
+            worsening = sums["accepted_worsening"] + sums["rejected_worsening"]
+            metrics |= {
+                "acceptance_rate": _ratio(sums["accepted"], sums["moves"]),
+                "improvement_rate": _ratio(sums["improved"], sums["moves"]),
+                "accepted_worsening": sums["accepted_worsening"],
+                "rejected_worsening": sums["rejected_worsening"],
+                "non_finite": sums["non_finite"],
+                "accept_probability": _ratio(sums["probability"], sums["moves"]),
+                "worsening_accept_probability": _ratio(sums["worsening_probability"], worsening),
+            }
+        if sums["rated"]:
+            metrics["rate"] = sums["rate"] / sums["rated"]
+        if self._races:
+            metrics["races"] = list(self._races)
+        return metrics
+
+    def moves(self) -> list[dict[str, Any]]:
+        """Return how often each setting was tried, improved the loss, was accepted."""
+        return [
+            {"setting": setting, "tried": tried, "improved": improved, "accepted": accepted}
+            for setting, tried, improved, accepted in self._settings.state_dict()
+        ]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs, as plain data."""
+        return {
+            "sums": dict(self._sums),
+            "settings": self._settings.state_dict(),
+            "races": list(self._races),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state_dict` was taken."""
+        self._sums = defaultdict(int, state["sums"])
+        self._settings.load_state_dict(state["settings"])
+        self._races = list(state["races"])
+
+
+class Scores(NamedTuple):
+    """Loss and accuracy over a set of samples.
+
+    Attributes:
+        loss: mean cross-entropy over the samples or tokens, or mean squared error.
+        accuracy: share of the samples or tokens whose highest score is the right one; None for
+            regression.
+        paper_loss: sum of the minibatches' mean losses divided by the number of samples, the scale
+            of the paper's Table 1.
+    """
+
+    loss: float
+    accuracy: float | None
+    paper_loss: float
+
+    def named(self, part: str) -> dict[str, float]:
+        """Return loss and accuracy, if there is one, under the names that records have.
+
+        Example:
+            >>> Scores(0.5, None, 0.1).named("test")
+            {'test_loss': 0.5}
+        """
+        named = {f"{part}_loss": self.loss}
+        return named if self.accuracy is None else {**named, f"{part}_accuracy": self.accuracy}
+
+
+class _Found(NamedTuple):
+    """What was found on one minibatch: the sum of its losses, and how many of what there were."""
+
+    loss: float
+    targets: int
+    samples: int
+    correct: int
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    autocast: Callable[[], AbstractContextManager[object]],
+    task: Task,
+    before_batch: Callable[[], None] = lambda: None,
+    world: World | None = None,
+) -> Scores:
+    """Score a model; its mode and torch's random numbers are as before afterwards.
+
+    What ``before_batch``, called before every minibatch, raises ends the evaluation. The processes
+    of a world take turns with the minibatches; each returns the scores over all of them.
+    """
+    training, random_state = model.training, RandomState.capture()
+    world = world or World()
+    model.eval()
+    found: list[_Found] = []
+    try:
+        for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
+            before_batch()
+            with autocast():
+                outputs = task.arranged(model(inputs))
+            total = task.loss(outputs.float(), targets, reduction="sum").item()
+            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
+            found.append(_Found(total, targets.numel(), len(targets), correct))
+    finally:
+        model.train(training)
+        random_state.restore()  # a model may draw in evaluation too
+    found = world.merge(found)
+    loss, batch_means = 0.0, 0.0
+    for minibatch in found:
+        loss += minibatch.loss
+        batch_means += minibatch.loss / minibatch.targets
+    count, samples, correct = (
+        sum(getattr(minibatch, name) for minibatch in found)
+        for name in ("targets", "samples", "correct")
+    )
+    if count == 0:
+        return Scores(math.nan, math.nan if task.has_accuracy else None, math.nan)
+    accuracy = correct / count if task.has_accuracy else None
+    return Scores(loss / count, accuracy, batch_means / samples)
+
+
+def _ratio(sum_: float, count: float) -> float:
+    return sum_ / count if count else math.nan

@@ -54,10 +54,7 @@ def stop_once_begun() -> Iterator[StopRequest]:
         request.signal_number = signal_number
         _answer_by(signal.SIG_DFL)
 
-    def listen() -> None:
-        _answer_by(note)
-
-    request.when_begun.append(listen)
+    request.when_begun.append(lambda: _answer_by(note))
     with handlers_restored():
         yield request
 
@@ -84,19 +81,19 @@ def leave_on_signals(words: str) -> Iterator[None]:
         yield
 
 
-def _answer_by(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-    """Set the handler of all signals; a hangup that nohup has switched off stays so."""
-    for number in _SIGNALS:
-        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, handler)
-
-
 @contextmanager
 def handlers_restored() -> Iterator[None]:
-    """Put back the handlers of both signals when the context ends."""
+    """Put back the handlers of these signals when the context ends."""
     previous = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
     finally:
         for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _answer_by(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Set the handler of all signals; a hangup that nohup has switched off stays so."""
+    for number in _SIGNALS:
+        if number in (signal.SIGINT, signal.SIGTERM) or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, handler)

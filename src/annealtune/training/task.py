@@ -140,19 +140,12 @@ class Task:
         return outputs
 
     def loss(
-        self,
-        outputs: Tensor,
-        targets: Tensor,
-        *,
-        label_smoothing: float = 0.0,
-        reduction: Literal["mean", "sum"] = "mean",
+        self, outputs: Tensor, targets: Tensor, *, reduction: Literal["mean", "sum"] = "mean"
     ) -> Tensor:
         """Return the loss of arranged outputs: cross-entropy, or the squared error."""
         if self.kind == "regression":
             return F.mse_loss(outputs, targets, reduction=reduction)
-        return F.cross_entropy(
-            outputs, targets, reduction=reduction, label_smoothing=label_smoothing
-        )
+        return F.cross_entropy(outputs, targets, reduction=reduction)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for a file."""

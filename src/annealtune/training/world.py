@@ -17,10 +17,10 @@ from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from annealtune.errors import ConfigError, RunError
+from annealtune.errors import AnnealtuneError, ConfigError, RunError
+from annealtune.training import planned_size
 from annealtune.training.config import RunConfig
 from annealtune.training.data.batches import Samples
-from annealtune.training.launch import planned_size
 
 Value = TypeVar("Value")
 
@@ -162,7 +162,7 @@ def joined(device: str) -> Iterator[World]:
 
     Raises:
         ConfigError: if the device is one of several that each process should have for itself.
-        RunError: if another process was lost.
+        RunError: if another process was lost, or torch fails in this one.
     """
     global has_joined
     if distributed.is_available() and distributed.is_initialized():  # by the caller
@@ -192,13 +192,13 @@ def joined(device: str) -> Iterator[World]:
         if is_cuda:
             torch.cuda.set_device(world.device("cuda"))
         yield world
-    except RuntimeError as error:
-        if not _is_lost_connection(error):
+    except RuntimeError as error:  # torch has no class of its own for a lost process
+        if isinstance(error, AnnealtuneError):
             raise
         raise RunError(
-            f"rank {rank} of {size}: another process of this run was lost: "
-            f"{str(error).splitlines()[0][:200]}. Start all of them again with --resume, or by "
-            "torchrun --max-restarts with --resume-or-start"
+            f"rank {rank} of {size}: {str(error).splitlines()[0][:200]}. If another process of "
+            "this run was lost, start all of them again with --resume, or by torchrun "
+            "--max-restarts with --resume-or-start; --debug shows where it failed"
         ) from error
     finally:
         if distributed.is_initialized():
@@ -206,13 +206,6 @@ def joined(device: str) -> Iterator[World]:
 
 
 has_joined = False  # whether this process has joined others: until then all say the same
-
-
-def _is_lost_connection(error: RuntimeError) -> bool:
-    text = str(error)
-    return isinstance(error, distributed.DistError) or any(
-        word in text for word in ("gloo", "Connection closed", "Connection reset", "NCCL")
-    )
 
 
 def check_processes(config: RunConfig, size: int) -> None:
@@ -225,9 +218,4 @@ def check_processes(config: RunConfig, size: int) -> None:
         raise ConfigError(
             f"batch_size = {config.batch_size}: must be at least the number of processes, which "
             f"share a minibatch, got {size} of them"
-        )
-    if size > 1 and getattr(config.options, "accept_batch", "same") == "next":
-        raise ConfigError(
-            f"{config.method}.accept_batch = 'next': needs two forwards before a backward, which "
-            f"DistributedDataParallel does not allow, got {size} processes; take same or held-out"
         )

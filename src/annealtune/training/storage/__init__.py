@@ -1,14 +1,13 @@
 """What a run leaves on disk.
 
-- `directory.py`: all of it, held by `lock.py`;
-- `seal.py`: the digests that bind it together, `verify.py`: are they those of the files,
-  `changes.py`: what may differ;
-- `checkpoint.py`: what a run continues from; `best.py`: its best weights; `records.py`: what is
-  written of every epoch; `noted_task.py`: what it learns; `provenance.py`: versions and machine;
-- `files.py`: how anything is written.
+- `directory.py`: all of it; `checkpoint.py`: what a run continues from;
+- `seal.py`: the names of its files, and one digest over those of a finished run;
+- `files.py`: how anything is written, read and locked.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from annealtune.errors import ConfigError, nearest
 
@@ -42,3 +41,19 @@ def nearest_run(path: Path) -> str:
     except OSError:  # nothing to suggest
         return ""
     return "" if near is None else f"; did you mean {str(path.with_name(near))!r}?"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables of a config in one level, keys joined by a dot.
+
+    Example:
+        >>> flat({"a": 1, "b": {"c": 2}})
+        {'a': 1, 'b.c': 2}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found

@@ -1,18 +1,34 @@
-"""Writing so that a crash or a full disk never leaves half a file, or an unexplained error."""
+"""How files are written, read and locked: a crash or a full disk never leaves half a file.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
+import platform
+import subprocess
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+import filelock
+
+import annealtune
 from annealtune.errors import RunError
-from annealtune.training.plain_data import Check, read_object
+
+LOCK = ".lock"
+_BLOCK = 1 << 20
+
+
+class DamageError(Exception):
+    """What is wrong with a file: its name and the rest of the sentence."""
 
 
 @contextlib.contextmanager
@@ -31,6 +47,33 @@ def explained(path: Path) -> Iterator[None]:
             f"{path}: cannot be written: {reason}. What was saved before is intact: make room or "
             "allow writing, then continue with --resume"
         ) from error
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Hold a run directory; it is free again when the process ends, however it ends.
+
+    Raises:
+        RunError: if another process holds it, or it cannot be written to.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(directory / LOCK, timeout=0)
+        lock.acquire()
+    except filelock.Timeout:
+        raise RunError(
+            f"{directory}: another process is working in this run directory; wait for it or "
+            "choose another --out"
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"{directory}: cannot be used as a run directory: {error.strerror or error}; "
+            "choose another --out"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextlib.contextmanager
@@ -60,25 +103,7 @@ def write_atomically(path: Path, content: bytes) -> None:
         RunError: if the disk is full or not writable; the old content is still there.
     """
     with replacing(path) as scratch:
-        # A link of that name is taken away, never written through.
-        scratch.unlink(missing_ok=True)
         scratch.write_bytes(content)
-
-
-def open_to_append(path: Path, *, create: bool = True) -> BinaryIO:
-    """Open a file to add to it; one that is a link to another place is refused.
-
-    Raises:
-        OSError: if it is one, or cannot be written, or is not there and not to be made.
-    """
-    flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-    return os.fdopen(os.open(path, flags | (os.O_CREAT if create else 0), 0o666), "ab")
-
-
-def write_all(descriptor: int, content: bytes) -> None:
-    """Write to an open file until nothing is left."""
-    while content:
-        content = content[os.write(descriptor, content) :]
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -91,18 +116,142 @@ def json_text(content: dict[str, Any]) -> bytes:
     return json.dumps(finite(content), indent=2, allow_nan=False).encode()
 
 
-def read_json(path: Path, check: Check | None = None) -> dict[str, Any]:
-    """Read what `write_json` wrote, in the form that a check of `forms.py` wants.
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote.
 
     Raises:
         RunError: if it cannot be read, or is something else.
     """
     try:
-        return read_object(path, check)
+        return read_object(path)
     except OSError as error:
-        raise RunError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise unreadable(path, error) from None
     except ValueError as error:
         raise RunError(f"{path}: cannot be read: {error}; restore it from a backup") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Return the table in a JSON file.
+
+    Raises:
+        ValueError: if it is damaged, saying how.
+        OSError: if it cannot be read.
+    """
+    return _table(path.read_bytes())
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the tables in a file of JSON lines; one without its end is still being written.
+
+    Raises:
+        ValueError: if a line is damaged, with its number.
+        OSError: if it cannot be read.
+    """
+    records = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
+        try:
+            records.append(_table(line))
+        except ValueError as error:
+            raise ValueError(f"line {number}: {error}") from None
+    return records
+
+
+class RecordFile:
+    """Lines of JSON, appended and forced to disk one at a time.
+
+    Only one process writes: it knows how long the file is and what is in it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._size = 0
+        self._digest = hashlib.sha256()
+
+    @property
+    def written(self) -> list[Any]:
+        """Length and SHA-256 of what was written, without reading it again."""
+        return [self._size, self._digest.hexdigest()]
+
+    def append(self, record: dict[str, Any]) -> None:
+        """Write one line; numbers that are not finite become null.
+
+        Raises:
+            RunError: if the disk is full or not writable.
+        """
+        line = (json.dumps(finite(record), allow_nan=False) + "\n").encode()
+        with explained(self.path), self.path.open("ab") as file:
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self._size += len(line)
+        self._digest.update(line)
+
+    def check(self, written: list[Any]) -> None:
+        """Check that what a checkpoint counts on is there; more may follow.
+
+        Raises:
+            DamageError: if it is not.
+            RunError: if it cannot be read.
+        """
+        found = digest(self.path, written[0])
+        if found[0] < written[0]:
+            raise DamageError(f"{self.path.name} was cut: {found[0]} of {written[0]} bytes")
+        if found != written:
+            raise DamageError(f"{self.path.name} is damaged within its first {written[0]} bytes")
+
+    def cut(self, size: int) -> None:
+        """Take away what was written after a checkpoint, and go on from there."""
+        with explained(self.path):
+            content = self.path.read_bytes() if self.path.exists() else b""
+            if len(content) > size:
+                os.truncate(self.path, size)
+        self._size = size
+        self._digest = hashlib.sha256(content[:size])
+
+    def read(self) -> list[dict[str, Any]]:
+        """Return all records; a last line that was not completely written is left out.
+
+        Raises:
+            RunError: if a line is not JSON, or the file cannot be read.
+        """
+        try:
+            return read_lines(self.path)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+        except ValueError as error:
+            raise RunError(
+                f"{self.path}: has a damaged line: {error}; restore the file from a backup"
+            ) from None
+
+
+def digest(path: Path, size: int | None = None) -> list[Any]:
+    """Return length and SHA-256 of a file, or of its first bytes; one that is missing is empty.
+
+    Raises:
+        RunError: if it cannot be read.
+    """
+    found = hashlib.sha256()
+    length = 0
+    try:
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK if size is None else min(_BLOCK, size - length)):
+                found.update(block)
+                length += len(block)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise unreadable(path, error) from error
+    return [length, found.hexdigest()]
+
+
+def unreadable(path: Path, error: OSError) -> RunError:
+    """Return the error about something that may be whole but cannot be read."""
+    return RunError(
+        f"{path}: cannot be read: {error.strerror or error}. Nothing was changed: allow reading or "
+        "bring the disk back, then try again"
+    )
 
 
 def scratch_of(path: Path) -> Path:
@@ -128,3 +277,26 @@ def force_to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def describe_provenance() -> dict[str, str]:
+    """Return what ran and on what kind of machine; the commit only inside a working copy."""
+    facts = {
+        "annealtune": annealtune.__version__,
+        "torch": metadata.version("torch"),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return facts
+    return facts if answer.returncode else {**facts, "commit": answer.stdout.strip()}
+
+
+def _table(content: bytes) -> dict[str, Any]:
+    value = json.loads(content)
+    if not isinstance(value, dict):
+        raise ValueError("it must hold a JSON object")
+    return value
