@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from annealtune.training.storage.files import describe_provenance
-
 Record = dict[str, Any]
 
 

@@ -254,19 +254,6 @@ def test_what_a_training_step_does_besides_its_loss_happens_once(task, brief_kin
         assert len(set(again)) == task.steps
 
 
-def test_with_a_method_for_the_loss_the_training_step_runs_once(task, brief_kind, counted, capsys):
-    class Talking(Module):
-        def training_step(self, batch, batch_idx):
-            print("printed")
-            return super().training_step(batch, batch_idx)
-
-    module = Talking(task, brief_kind, counted)
-    trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
-    plain = task.plain(brief_kind)
-    outcome(module, trainer, task).assert_equals(plain)
-    assert capsys.readouterr().out.splitlines().count("printed") == task.steps
-
-
 @pytest.mark.parametrize("accumulate", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_accumulated_minibatches_are_decided_on_together(task, brief_kind, counted, accumulate):
     module, diary = Module(task, brief_kind, counted), Diary()

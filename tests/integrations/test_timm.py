@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from annealtune import EmbeddedTuner, SelfTuner, grid
+from annealtune import SelfTuner
 
 PLACE = Path(sys.prefix) / "without-dependencies"  # the Makefile puts timm there
 STEPS = 240
@@ -133,28 +133,3 @@ def test_a_base_with_layer_decay(timm, name):
     assert more == train(other, bare, batches[80:120])
     assert all(map(torch.equal, net.parameters(), other.parameters()))
     assert sum(more) / len(more) < 0.9 * sum(losses[:10]) / 10
-
-
-@pytest.mark.parametrize("name", ["nadamw", pytest.param("lamb", marks=pytest.mark.slow)])
-def test_an_h_over_a_base_with_layer_decay(timm, name):
-    """One setting that is always kept is timm's own run; an H that rejects keeps the shares."""
-    runs = []
-    for tuned in (True, False):
-        net, opt = make(timm, name, 0.01)
-        if tuned:
-            opt = EmbeddedTuner(opt, model=net, neighborhood=grid(lr=[0.01]), temperature=math.inf)
-        else:  # timm leaves it to its scheduler to write the shares
-            for group in opt.param_groups:
-                group["lr"] = 0.01 * group["lr_scale"]
-        runs.append((net, train(net, opt, minibatches(60))))
-    (net, losses), (other, plain) = runs
-    assert losses == plain
-    assert all(map(torch.equal, net.parameters(), other.parameters()))
-    net, base = make(timm, name)
-    rates = grid(lr=[1.0, 0.3, 0.01])
-    opt = EmbeddedTuner(base, model=net, neighborhood=rates, temperature=0.0)
-    train(net, opt, minibatches(STEPS))
-    total = opt.moves.total
-    assert 0.1 * total.tried < total.accepted < 0.9 * total.tried
-    for layer, rate in rates_by_layer(net, opt).items():
-        assert math.isclose(rate, opt.last_step.setting["lr"] * SCALES[layer])

@@ -130,48 +130,6 @@ def test_a_file_goes_before_a_name(tmp_path, monkeypatch):
 
 def test_a_name_that_is_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def usage(*words):
-        monkeypatch.setattr(sys, "argv", ["annealtune", "reproduce", *words])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        return left.value.code or 0, capsys.readouterr()
-
-    return usage
-
-
-def test_without_a_name_they_are_listed(usage):
-    code, printed = usage("--jobs", "2")
-    assert code == 0
-    for name in REPRODUCTIONS:
-        assert f" {name} " in printed.out
-    assert "on 2 cores" in printed.out
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["table-1", "--size", "huge"], "size = 'huge': unknown; known: small, regime, paper"),
-        (["table-1", "--size", "paper"], "120 runs take about 7 days on one GPU"),
-        (["table-1", "--size", "paper", "--seeds", "0"], "12 runs take about 15.8 hours"),
-        (["table-1", "--size", "paper", "--set", "epochs=10"], "120 runs take about 15.8 hours"),
-        (["table-1", "--seeds", "x"], "seeds = 'x'"),
-        (["table-1", "--set", "epoch=3"], "did you mean 'epochs'"),
-        (["figure-1", "--device", "tpu"], "device: "),
-        (["figure-9"], "reproduce = 'figure-9': unknown; known: table-1, figure-1, figure-2"),
-        (["figur-long"], "did you mean 'figure-long'"),
-    ],
-)
-def test_nonsense_and_days_are_answered_at_once(words, told, usage, tmp_path):
-    code, printed = usage(*words)
-    assert code == 2
-    assert told in printed.err
-    assert not (tmp_path / "studies").exists()
-
-
-def test_the_paper_s_size_needs_a_gpu(usage, monkeypatch):
-    monkeypatch.setattr("annealtune.training.runs.best_device", lambda: "cpu")
-    code, printed = usage("table-1", "--size", "paper", "--yes")
-    assert code == 2
-    assert "needs a GPU" in printed.err
+    for name in ("nowhere", "demo.toml", "x/demo"):
+        with pytest.raises(ConfigError, match="there is no such file"):
+            find_experiment(Path(name))

@@ -13,7 +13,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.optim import StepInfo
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName

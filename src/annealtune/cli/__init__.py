@@ -35,8 +35,8 @@ def main() -> None:
 
     Exit codes: 0 done, 1 a run failed, 2 wrong usage, 128 plus the signal if it was stopped.
     """
+    from annealtune import training
     from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
-    from annealtune.training import launch
     from annealtune.training.stopping import leave_on_signals
 
     debug = "--debug" in sys.argv
@@ -50,7 +50,7 @@ def main() -> None:
             sys.exit(_run(arguments))
         except RunStoppedError as error:
             code = error.signal_number and 128 + error.signal_number
-            sys.exit(_fail(error, code) if launch.is_first() else code)
+            sys.exit(_fail(error, code) if training.is_first() else code)
         except (AnnealtuneError, OSError) as error:
             if debug:
                 raise
@@ -64,71 +64,20 @@ def _run(arguments: list[str]) -> Any:
     Raises:
         ConfigError: for words that no command can use.
     """
+    from annealtune import training
     from annealtune.errors import ConfigError
-    from annealtune.training import launch
 
     if arguments[:1] in (["--version"], ["-V"]):
         return tell_version()
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         return _fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2)
-    # The module of a package.module:factory may be in the working directory.
-    sys.path.append("")
-
-    from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
-    from annealtune.training import is_first
-
-    try:
-        _check_words(arguments)
-        _check_command(arguments)
-        words = arguments or ["--help"]
-        with waiting("starting") if _is_slow(words) else nullcontext():
-            return _call(words)
-    except RunStoppedError as error:
-        code = error.signal_number and 128 + error.signal_number
-        return _fail(str(error), code) if is_first() else code
-    except (AnnealtuneError, OSError) as error:
-        if debug:
-            raise
-        if not _has_something_to_say(error):
-            return 2 if isinstance(error, ConfigError) else 1
-        return _fail(str(error), 2 if isinstance(error, ConfigError) else 1)
-
-
-def _has_something_to_say(error: Exception) -> bool:
-    """Tell whether an error is news: of several processes the first speaks for all.
-
-    Until they have joined, all of them fail alike.
-    """
-    from annealtune.errors import NonFiniteLossError
-    from annealtune.training import is_first
-
-    if is_first():
-        return True
-    world: Any = sys.modules.get("annealtune.training.world")
-    alike = (NonFiniteLossError, *((world.FollowedError,) if world is not None else ()))
-    return world is not None and world.has_joined and not isinstance(error, alike)
-
-
-def _call(words: list[str]) -> Any:
-    """Hand the words to typer.
-
-    Raises:
-        ConfigError: for words that the command does not know.
-    """
-    import typer
-
-    from annealtune.errors import ConfigError
-
-    # What typer raises for a wrong word; it has no public name.
-    usage_error = cast("type[Exception]", typer.BadParameter.__mro__[1])
-    try:
-        return _program()(words, prog_name="annealtune", standalone_mode=False) or 0
-    except usage_error as error:
-        command = " ".join(["annealtune", *(set(words[:1]) & COMMANDS.keys())])
+    if "" in arguments:
+        raise ConfigError("an argument is empty: leave it out or give it a value")
+    if training.planned_size() > 1 and arguments[:1] != ["train"]:
         raise ConfigError(
             f"annealtune {' '.join(arguments[:1])}: is for one process, got "
-            f"{launch.planned_size()} of them; call it without torchrun"
+            f"{training.planned_size()} of them; call it without torchrun"
         )
     return program()(arguments or ["--help"], prog_name="annealtune")
 
@@ -188,39 +137,14 @@ def _is_news(error: Exception) -> bool:
 
     Another one speaks of what it alone has seen.
     """
-    from annealtune.errors import ConfigError
+    from annealtune import training
+    from annealtune.errors import ConfigError, NonFiniteLossError
 
-    for before, word in zip(["", *arguments], arguments, strict=False):
-        name, equals, value = word.partition("=")
-        is_option = bool(equals) and name.startswith("--")
-        if not (value if is_option else word):
-            place = name if is_option else before if before.startswith("-") else "an argument"
-            raise ConfigError(f"{place}: must not be empty; leave it out or give it a value")
-        if not word.isascii() and word.encode(errors="ignore") != word.encode(errors="replace"):
-            raise ConfigError(f"{word!r}: must be UTF-8; rename the file or folder that it names")
+    if training.is_first():
+        return True
+    from annealtune.training.world import FollowedError
 
-
-def _check_command(arguments: list[str]) -> None:
-    """Refuse a command that does not exist.
-
-    Raises:
-        ConfigError: with the nearest one.
-    """
-    from annealtune.errors import ConfigError, did_you_mean
-    from annealtune.training import planned_size
-
-    name = arguments[0] if arguments else "--help"
-    if name in COMMANDS and name != "train" and planned_size() > 1:
-        raise ConfigError(
-            f"annealtune {name}: is for one process, got {planned_size()} of them; call it "
-            "without torchrun"
-        )
-    if not name.startswith("-") and name not in COMMANDS:
-        hint = did_you_mean(name, [*COMMANDS, "--help", "--version"])
-        raise ConfigError(
-            f"{name!r} is not a command{hint}{' Commands' if hint else '; commands'}: "
-            f"{', '.join(COMMANDS)}"
-        )
+    return not isinstance(error, ConfigError | NonFiniteLossError | FollowedError)
 
 
 def _fail(error: Exception | str, code: int) -> int:

@@ -7,13 +7,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
-from annealtune.annealing.race_info import rate_text
-from annealtune.cli.output import say
-from annealtune.studies.listing import Entry, Listing, list_directory
+from annealtune.annealing.race import rate_text
+from annealtune.errors import ConfigError, RunError
+from annealtune.studies.records import (
+    LOCK,
+    METRICS_FILE,
+    RESULT_FILE,
+    STUDY_FILE,
+    RunRecord,
+    Study,
+    is_locked,
+    read_lone_run,
+    read_study,
+)
+from annealtune.training.storage import CONFIG_FILE
 
 PLACES = (Path("runs"), Path("studies"))
 _SCORES = ("validation_accuracy", "validation_loss", "test_accuracy", "test_loss")

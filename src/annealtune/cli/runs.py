@@ -10,7 +10,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.status import Status
 
+from annealtune import training
 from annealtune.cli.flags import (
     EPILOG,
     Assignments,
@@ -18,11 +20,7 @@ from annealtune.cli.flags import (
     read_values,
     with_config_flags,
 )
-from annealtune.cli.help import MethodCommand
-from annealtune.cli.output import say
-from annealtune.cli.waiting import waiting
-from annealtune.errors import ConfigError, printable_toml
-from annealtune.training import is_first
+from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
 from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
@@ -78,9 +76,8 @@ def train(
         _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
-    short = {"strategy": strategy, "accept_on": accept_on, "accept_batch": accept_batch}
-    config = _read_config(experiment, flags, set_, short)
-    if not is_first():
+    config = _read_config(experiment, flags, set_)
+    if not training.is_first():
         _follow(config, stop_after)
         return
     run_dir = out or _choose_directory(config, goes_on)
@@ -199,8 +196,8 @@ def export(
     require_run(run_path)
     directory = out or run_path / "export"
     with _waiting("loading torch"):
-        from annealtune.training.exporting import FILES
-        from annealtune.training.exporting import export as write_model
+        from annealtune.training.trained import FILES
+        from annealtune.training.trained import export as write_model
 
         _check_free([directory / name for name in FILES], force)
         paths = write_model(run_path, directory)

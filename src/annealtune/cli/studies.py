@@ -15,12 +15,16 @@ from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.display import choose_display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.engines.ray import RayEngine
-from annealtune.studies.plan import BUILT_IN, VARIED, Plan, make_plan, parse_methods, parse_seeds
-from annealtune.studies.records import FAILURE_FILE, Study
-from annealtune.studies.reproduction import experiment_names, find_experiment
-from annealtune.studies.run import run_study
-from annealtune.training.progress import decimal
+from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.records import Study
+from annealtune.studies.reproduction import (
+    REPRODUCTIONS,
+    SIZES,
+    Reproduction,
+    Size,
+    find_experiment,
+)
+from annealtune.studies.run import cores, run_study, stored_threads
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES = ("local", "ray")
@@ -275,7 +279,7 @@ def _check_means(cost: str, yes: bool, device: str | None) -> None:
     if not yes:
         problem = f"{cost} on one GPU like the paper's; start them with --yes"
     elif device is None:
-        from annealtune.training.devices import best_device
+        from annealtune.training.runs import best_device
 
         if best_device() == "cpu":
             problem = "needs a GPU and there is none here; insist with --device cpu"

@@ -10,14 +10,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, describe, download_bar
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
-from annealtune.training.progress import describe, download_bar
+from annealtune.studies.records import METRICS_FILE
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 # The numbers that fit next to a bar.
@@ -129,9 +129,7 @@ def choose_display(console: Console) -> Display:
 def last_record(run: Path) -> dict[str, Any]:
     """Return the numbers of the last epoch of a run, none if there is no epoch that can be read."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL))
-            lines = file.read().split(b"\n")[:-1]
+        lines = (run / METRICS_FILE).read_bytes().split(b"\n")[:-1]
         record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}

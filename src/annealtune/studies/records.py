@@ -6,8 +6,9 @@ cannot be read is a record that says why.
 
 import dataclasses
 import hashlib
+import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -17,9 +18,8 @@ import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.storage import is_run, require_run
-from annealtune.training.storage.files import DamageError, read_lines, read_object
-from annealtune.training.storage.seal import METRICS, MOVES, check_run, unsealed
+from annealtune.training.storage import CONFIG_FILE, require_run
+from annealtune.training.storage.seal import check_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
@@ -195,41 +195,11 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
 
 
 def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
-    damages: list[str] = []
+    """Read a run, whatever state it is in; of a damaged one nothing is shown but the damage."""
     try:
-        if is_run(path):
-            check_run(path, large=large)
-    except (RunError, OSError) as error:
-        damages.append(str(error))
-    result = _attempt(damages, read_object, path / "result.json")
-    failure = _attempt(damages, read_object, path / FAILURE_FILE)
-    config = _attempt(damages, _read_config, path / "config.toml") or {}
-    metrics, moves = (_attempt(damages, read_lines, path / name) or () for name in (METRICS, MOVES))
-    status: Status
-    reason: str | None = None
-    if damages:
-        status, reason = "failed", "; ".join(damages)
-    elif result is not None:
-        status = "finished"
-    elif failure is not None:
-        status, reason = "failed", str(failure.get("reason", "no reason was recorded"))
-    elif path.is_dir():
-        epochs = config.get("epochs")
-        done = f"{len(metrics or ())} of {epochs} epochs" if epochs else "nothing saved yet"
-        status, reason = "unfinished", f"begun, {done}"
-    else:
-        status = "missing"
-    return RunRecord(
-        method=method,
-        seed=seed,
-        path=path,
-        status=status,
-        reason=reason,
-        config=config,
-        metrics=() if damages else tuple(metrics),  # what is damaged is shown nowhere
-        moves=() if damages else tuple(moves),
-        result=result if status == "finished" else None,
-    )
+        return _load_run(path, method, seed, large=large)
+    except RunError as error:
+        return RunRecord(method, seed, path, "failed", str(error))
 
 
 def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
@@ -287,5 +257,14 @@ def acquire(lock: filelock.BaseFileLock) -> bool:
     return True
 
 
-def _read_config(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+def is_locked(directory: Path) -> bool:
+    """Tell whether a process is working in the directory of a run or a study.
+
+    Raises:
+        OSError: if the directory cannot be written to.
+    """
+    lock = filelock.FileLock(directory / LOCK)
+    is_free = acquire(lock)
+    if is_free:
+        lock.release()
+    return not is_free

@@ -27,8 +27,7 @@ from annealtune.studies.records import (
 from annealtune.training.config import FREE_KEYS
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage import is_run
-from annealtune.training.storage.files import explained, write_atomically
-from annealtune.training.storage.provenance import describe_provenance
+from annealtune.training.storage.files import describe_provenance, explained, write_atomically
 
 
 def run_study(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from annealtune.annealing.race_info import RaceInfo, numbered, rate_text
+from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.progress import describe, told_scores
 from annealtune.training.storage import MEAN_OF_MOVES
@@ -36,8 +36,7 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     ]
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
-    told = (race for record in records for race in record.get("races", ()))
-    races = [RaceInfo.from_dict(race) for race in told]
+    races = [RaceInfo.from_dict(race) for record in records for race in record.get("races", ())]
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
     moves = directory.moves.read()
     if records and "rate" in records[-1]:

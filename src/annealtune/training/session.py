@@ -17,11 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.amp import GradScaler
 
-from annealtune.annealing.race_info import RaceInfo
+from annealtune.annealing.race import RaceInfo
 from annealtune.errors import ConfigError, NonFiniteLossError
 from annealtune.optim import StepInfo
-from annealtune.optim.evaluation.random_state import RandomState
 from annealtune.optim.keeper import Keeper
+from annealtune.optim.run_state import RandomState
 from annealtune.optim.step_info import Tally
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig

@@ -229,10 +229,3 @@ def test_divergence_is_named(tiny, place, method):
     config = tiny(method=method, model="mlp", epochs=5, **{method: options})
     with pytest.raises(NonFiniteLossError, match=r"must be finite, got (nan|inf)"):
         run(config, place)
-
-
-def test_sgd_sa_survives_what_ruins_sgd(complete, lines_of):
-    directory = complete(**{"sgd-sa": {"lr": [1e30, 0.1]}})
-    records = lines_of(directory / "metrics.jsonl")
-    assert all(math.isfinite(record["train_loss"]) for record in records)
-    assert records[-1]["train_loss"] < records[0]["train_loss"]

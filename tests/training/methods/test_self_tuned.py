@@ -2,7 +2,6 @@
 
 import functools
 import json
-import re
 import signal
 import time
 from collections import Counter
@@ -16,7 +15,6 @@ from annealtune import SelfTuner
 from annealtune.annealing.race import RaceInfo
 from annealtune.errors import ConfigError
 from annealtune.training.config import from_values
-from annealtune.training.describe import describe_run
 
 # 204 steps: hardly longer than the shortest run with a race, of three arms; an epoch is six.
 RACING = {"method": "self-tuned", "epochs": 34}
@@ -180,22 +178,8 @@ class TestRecords:
         if precision == "fp32":
             assert run.forwards == 6 * ARMS
 
-    def test_inspect_tells_each_race(self, racing):
-        rows = describe_run(racing())
-        (race,) = [value for name, value in rows if name.startswith("race ")]
-        assert race.startswith(f"{ARMS} arms, {LASTING} steps, ")
-        assert re.fullmatch(r"\S+ found, \S+ at the last step", dict(rows)["rate"])
-        assert "accuracy" in dict(rows)["last weights"]
-
 
 class TestWords:
-    def test_a_race_is_one_line(self, program, racing_flags):
-        finished = program(*racing_flags, "--out", "run")
-        assert finished.code == 0, finished.err
-        races = [line for line in finished.err.splitlines() if line.startswith("race")]
-        assert len(races) == 1
-        assert f"{ARMS} arms" in races[0]
-
     def test_a_warning_is_one_line_and_no_error(self, program, tiny_flags):
         """The program runs with -W error here."""
         finished = program("train", *tiny_flags, "--method", "self-tuned", "--out", "run")

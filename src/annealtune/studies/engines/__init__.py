@@ -12,8 +12,6 @@ from typing import Literal, Protocol
 from annealtune.studies.records import FAILURE_FILE, METRICS_FILE, RESULT_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import write_json
-from annealtune.training.storage.seal import check_run
 
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
 
@@ -50,7 +48,7 @@ class Task:
     def epochs_done(self) -> int:
         """Return how many epochs are recorded."""
         try:
-            return (self.path / "metrics.jsonl").read_bytes().count(b"\n")
+            return (self.path / METRICS_FILE).read_bytes().count(b"\n")
         except FileNotFoundError:
             return 0
 

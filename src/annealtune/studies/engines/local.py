@@ -19,6 +19,7 @@ from annealtune.errors import RunError, RunStoppedError
 from annealtune.studies.engines import Event, EventKind, Observer, Task
 from annealtune.studies.records import FAILURE_FILE, LOG_FILE, is_locked
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage.files import explained, write_atomically, write_json
 
 PROGRAM = (sys.executable, "-m", "annealtune")
 SECONDS_BETWEEN_LOOKS = 0.05

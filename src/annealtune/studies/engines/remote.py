@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 import filelock
 
-from annealtune.studies.directory import acquire
+from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS
+from annealtune.studies.records import LOCK, acquire, is_locked
 from annealtune.training.storage.files import describe_provenance, explained
 
 
@@ -94,17 +95,3 @@ def problem_of(site: Site) -> str:
             "the same on all machines"
         )
     return ""
-
-
-@functools.cache  # a worker starts many runs
-def _provenance_in(directory: str) -> dict[str, str]:
-    """Ask the Python that will run the run; this process has paths of the study's."""
-    code = (
-        "import json; from annealtune.training.storage.files import describe_provenance; "
-        "print(json.dumps(describe_provenance()))"
-    )
-    answer = subprocess.run(
-        [sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False
-    )
-    found: dict[str, str] = json.loads(answer.stdout) if answer.returncode == 0 else {}
-    return found

@@ -8,7 +8,6 @@ from typing import Any
 from annealtune.annealing.race import rate_text
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.statistics.measures import number
-from annealtune.training.storage import MEAN_OF_MOVES, flat
 
 from .figures.curves import shown_records
 from .figures.runs import RunView, accept_panels, average_panels, hero_panel, race_panels

@@ -17,7 +17,7 @@ from annealtune.studies.statistics.summaries import (
     statistics_of,
     study_statistics,
 )
-from annealtune.training.storage.changes import flat
+from annealtune.training.storage import flat
 
 from .figures.curves import accept_panels, of_kind, performance_panels, rate_panels
 from .figures.panels import Panel
