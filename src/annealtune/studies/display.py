@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group, describe, download_bar
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
@@ -18,6 +18,7 @@ from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
 from annealtune.studies.records import METRICS_FILE
+from annealtune.training.progress import describe, download_bar
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 # The numbers that fit next to a bar.
