@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
@@ -10,7 +11,6 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 
 from annealtune.errors import ConfigError, did_you_mean
-from annealtune.training.plain_data import parse_toml
 
 from .run_config import DEFAULT_METHOD, ENVIRONMENT, STUDY_TABLES, RunConfig, is_block
 
@@ -41,7 +41,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         ConfigError: if it cannot be read or is not TOML.
     """
     try:
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # also for text that is not UTF-8, and numbers that are too long
@@ -64,7 +64,7 @@ def assign(values: dict[str, Any], assignment: str) -> None:
     if not equals or not key.strip():
         raise ConfigError(f"--set {assignment!r}: must be KEY=VALUE, such as sgd.lr=0.1")
     try:
-        value = parse_toml(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"]
     except ValueError:  # not TOML: plain text
         value = text.strip()
     *tables, last = key.strip().split(".")
