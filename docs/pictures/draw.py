@@ -40,7 +40,7 @@ class Digits:
 def self_tuned() -> tuple[SelfTuner, tuple[tuple[float, ...], ...], list[float]]:
     """Return a tuner after its run, the losses of the arms of its race, and all rates."""
     task = Digits()
-    opt = SelfTuner(torch.optim.AdamW(task.model.parameters()), model=task.model, total_steps=STEPS)
+    opt = SelfTuner(torch.optim.AdamW(task.model.parameters()), task.model, total_steps=STEPS)
     compute_loss = opt.record(task.loss)
     rates = []
     for _ in range(STEPS):
