@@ -55,8 +55,8 @@ test-all: check $(FRAMEWORKS)  ## the same with the slow tests
 # The rooms that decide what a step does. Statements and branches are counted together. The tests of
 # interrupts are left out: they use sys.settrace, and what follows them would not be measured.
 coverage: $(INSTALLED)  ## which lines and branches the tests of annealing, search and optim reach
-	$(PYTEST) --cov --cov-report= --ignore-glob='*/test_interrupts.py' tests/annealing tests/search tests/optim
-	$(BIN)/coverage report --fail-under=95 --include="src/annealtune/annealing/*,src/annealtune/search/*,src/annealtune/optim/*"
+	$(PYTEST) --cov --cov-report= --ignore-glob='*/test_interrupts.py' tests/annealing tests/test_search.py tests/test_reference.py tests/optim
+	$(BIN)/coverage report --fail-under=95 --include="src/annealtune/annealing/*,src/annealtune/search.py,src/annealtune/optim/*"
 
 check: $(INSTALLED)  ## format, lint and types only
 	$(BIN)/ruff format --check .

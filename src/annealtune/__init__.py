@@ -10,7 +10,7 @@ from annealtune.annealing import Neighborhood, RaceInfo, Setting, grid, log_rang
 from annealtune.errors import AnnealtuneError, NonFiniteLossError
 from annealtune.search import Annealer
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "SelfTuner",
