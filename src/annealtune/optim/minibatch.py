@@ -117,11 +117,9 @@ class Minibatch:
         returned: what the step returns: the loss as the caller knows it.
         start: the random state before its first forward.
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
-        is_repeatable: whether it can be computed again.
         result: what the closure, if there is one, returned.
     """
 
-    is_repeatable = False
     result: Any = None
     scale: float | None = None
     start = RandomState(torch.empty(0))
@@ -155,8 +153,6 @@ class ClosureMinibatch(Minibatch):
         closure: computes the loss.
         told: is called when the closure has left ``backward`` to us.
     """
-
-    is_repeatable = True
 
     def __init__(
         self,
@@ -234,8 +230,6 @@ class RecordedMinibatch(Minibatch):
         calls: since the last step.
         after: functions to call when a gradient was made here.
     """
-
-    is_repeatable = True
 
     def __init__(
         self, context: Context, calls: list[Call], after: Iterable[Callable[[], Any]] = ()

@@ -38,7 +38,6 @@ from annealtune.optim.race import (
     broken_from_the_start,
     rate_of,
 )
-from annealtune.optim.run_state import Gradients, RandomState
 from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -71,11 +70,13 @@ class SelfTuner(OptimizerWrapper):
         objective: what the arms are judged by at the end of a race, instead of their losses: a
             function without arguments that returns a number to be minimized, or several that are
             compared one by one. It may be anything that can be computed from the weights. For
-            losses that do not measure progress: where it is given, they may rise.
+            losses that do not measure progress.
         warmup: steps over which the rate rises linearly after the race, which is held without one.
             By default 5 % of the run, 50 steps if its length is not known; 0 switches it off.
-        guard: whether a run that diverges is put back to its averaged weights with a quarter of the
-            rate, at most twice; if not, a loss that is not finite is an error.
+        guard: whether a run whose loss or weights are no longer finite is put back to its averaged
+            weights, with a quarter of the rate, at most twice; after many sound steps the data is
+            blamed and the rate stays. If not, that is an error. A loss that rises but stays finite
+            is left alone: it may rise for a good reason (a changed task, growing returns).
         average: whether an average of the weights is kept for `averaged`.
         offload: whether arms that are not in the model wait in host memory.
         process_group: of the processes that train this model together, by default all of
@@ -152,8 +153,7 @@ class SelfTuner(OptimizerWrapper):
         self._refuse_pending("step")
         run = self._run
         run.check_undisturbed()
-        again = run.phase.repeats(run, is_known=closure is not None or run.intake.records)
-        minibatch = run.intake.take(closure, again=again)
+        minibatch = run.intake.take(closure, again=self.is_racing)
         try:
             run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
@@ -288,7 +288,7 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing or self._run.guard.doubt is not None:
+        if self.is_racing:
             self._intake.begin_replays()
         else:
             self._intake.end_replays()
@@ -306,7 +306,7 @@ class Run(Part):
         context: base, model and processes.
         plan: the arguments that its races depend on.
         average: whether the weights are averaged.
-        is_guarded: whether a run that diverges is put back.
+        is_guarded: whether a run that breaks is put back.
 
     Attributes:
         steps: calls of ``step`` so far.
@@ -321,20 +321,13 @@ class Run(Part):
         self.rates = GroupRates("SelfTuner", context.base)
         self.rates.refuse_others()
         self.races = Races(context, self.rates, self.history, plan)
-        self.guard = LossGuard(
-            context,
-            self.history,
-            average=average,
-            sign=plan.sign,
-            measures=plan.objective is None,
-            is_on=is_guarded,
-        )
+        self.guard = LossGuard(context, self.history, average=average, is_on=is_guarded)
         self.steps = 0
         self.phase: Waiting | Racing | Holding = Waiting()
 
     def parts(self) -> tuple[Part, ...]:
         """Return everything that has a state of its own."""
-        return self.rates, self.races, self.guard, self.history, self
+        return self.rates, self.races, self.guard, self.guard.average, self.history, self
 
     def go_on(self, phase: Waiting | Racing | Holding) -> None:
         """Be in a phase from here on."""
@@ -374,10 +367,6 @@ class Waiting:
     def __init__(self) -> None:
         self._waited = 0
         self._spoilt = 0  # minibatches in a row whose gradient was not finite
-
-    def repeats(self, run: Run, *, is_known: bool) -> bool:
-        """Tell whether a minibatch is computed again."""
-        return True
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step: none."""
@@ -442,10 +431,6 @@ class Racing:
     def __init__(self, race: Race) -> None:
         self.race = race
 
-    def repeats(self, run: Run, *, is_known: bool) -> bool:
-        """Tell whether a minibatch is computed again: for every arm."""
-        return True
-
     def rate(self, run: Run) -> float:
         """Return the rate of the arm that leads."""
         return self.race.rate
@@ -505,10 +490,6 @@ class Holding:
             run.guard.begin()
             self._has_entered = True
 
-    def repeats(self, run: Run, *, is_known: bool) -> bool:
-        """Tell whether a minibatch is computed again: where the run may have diverged."""
-        return run.guard.doubt is not None and is_known
-
     def rate(self, run: Run) -> float:
         """Return the rate of the next step, as far as the guard has left it."""
         total, began = run.plan.total_steps, self.began
@@ -521,12 +502,10 @@ class Holding:
 
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Holding:
         """Make one step of the base, unless the guard has to bring the run back."""
-        guard, ranks, intake = run.guard, run.context.ranks, run.intake
-        doubted, cuts = guard.doubt is not None, guard.cuts
+        guard, ranks = run.guard, run.context.ranks
+        cuts = guard.cuts
         if not self._has_entered:  # the step before was interrupted
             self.enter(run)
-        if doubted and minibatch.is_repeatable:
-            self._weigh(run, minibatch)
         rate, left = self.rate(run), share_left(run.steps, run.plan.total_steps)
         if ranks.count > 1:
             losses = ranks.mean_loss(losses, run.steps, rate)
@@ -540,25 +519,7 @@ class Holding:
             self.write(run)
         if guard.cuts > cuts:
             run.races.note_cut(self._rate * guard.share)
-        if doubted and guard.doubt is None:
-            intake.end_replays()
-        elif guard.doubt is not None and not doubted:
-            intake.begin_replays()
         return self
-
-    def _weigh(self, run: Run, minibatch: Minibatch) -> None:
-        """Compute the minibatch at the averaged weights too; gradient and random state stay."""
-        after = RandomState.capture()
-        gradients = Gradients(run.context.parameters)
-        gradients.put_aside()
-        try:
-            with run.guard.at_safe_weights():
-                safe = float(minibatch.again())
-        finally:
-            gradients.put_back()
-            after.restore()
-        here = float(minibatch.compared())
-        run.guard.weigh(*run.context.ranks.means([here, safe], "guard", run.steps))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the setting and its schedule."""

@@ -94,22 +94,20 @@ def test_a_loss_that_ramps_up_over_adamw():
     assert run.last < 0.15 * run.first
 
 
-@pytest.mark.filterwarnings("ignore:SelfTuner")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_loss_that_ramps_up_over_sgd_does_not_end_worse_than_it_began(seed):
     """The rate of SGD has the unit of the loss, and the loss is ten times larger after the race.
 
-    So every rate that a race can find there is too large later, and the guard is right to act.
+    So every rate that a race can find there is too large later; the loss stays finite, though.
     """
     run = train(sgd, ramp, seed=seed)
     assert run.last < run.first
 
 
-@pytest.mark.filterwarnings("ignore:SelfTuner")
-@pytest.mark.xfail(strict=True, reason="the guard does not bring these runs back: they stall")
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.xfail(strict=True, reason="nothing brings back a loss that is finite: they stall")
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_loss_that_ramps_up_over_sgd_is_learned(seed):
-    """Of seeds 0 to 5 the first alone learns; the others end at 0.89 to 0.99 of the first loss."""
+    """Seeds 0 to 3 end at 0.87 to 0.99 of the first loss."""
     run = train(sgd, ramp, seed=seed)
     assert run.last < 0.15 * run.first
 
