@@ -24,11 +24,10 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from annealtune.studies.report.several import write_overview
-
 from annealtune.errors import AnnealtuneError, ConfigError
 from annealtune.studies.records import Study, read_study
 from annealtune.studies.report.joint_table import PAPER, joint_table
+from annealtune.studies.report.study_page import write_overview
 from annealtune.studies.report.tables import Table
 from annealtune.studies.reproduction import net_of
 
