@@ -84,7 +84,7 @@ def work(rank: int, ranks: int, store: str, width: int) -> None:
     racing, tuner = stepper("self-tuned", width, x, y)
     racing()
     assert isinstance(tuner, SelfTuner)
-    found["self-tuned, in a race of five arms"] = measured(racing, 3)
+    found["self-tuned, in a race of four arms"] = measured(racing, 3)
     while tuner.is_racing:
         racing()
     found["self-tuned, after the races"] = measured(racing, STEPS)

@@ -77,10 +77,8 @@ class Pair:
 
     def tuned(self) -> int:
         """Make a step of the tuner; return how many arms made one."""
-        race = self.tuner._races.race
+        race = self.tuner._race
         arms = 1 if race is None else len(race.standings.live)
-        if self.tuner.is_racing and race is None:
-            arms = 5
         self._recorded().backward()
         self.tuner.step()
         self.tuner.zero_grad()
@@ -90,7 +88,7 @@ class Pair:
         """Return the bytes of the tensors that the tuner holds and the base does not."""
         own = {t.data_ptr() for t in _tensors(self.tuner.base.state_dict())}
         own |= {t.data_ptr() for t in (*self._nets[1].parameters(), *self._nets[1].buffers())}
-        parts = (self.tuner._races.race, self.tuner._guard.average)
+        parts = (self.tuner._race, self.tuner._average)
         held = {t.data_ptr(): t.nbytes for part in parts for t in _reachable(part, set())}
         return sum(size for address, size in held.items() if address not in own)
 
@@ -149,8 +147,8 @@ def measure(name: str, base: str, options: argparse.Namespace) -> bool:
     """Measure one net with one base; tell whether the targets hold."""
     pair = Pair(name, base, 4000)  # long enough for a race of many minibatches
     pair.plain()
-    pair.tuned()
-    race = pair.tuner._races.race
+    pair.tuned()  # the first one begins the race
+    race = pair.tuner._race
     assert race is not None
     live = len(race.standings.live)
     in_race_memory = pair.held() / pair.arm()

@@ -15,6 +15,7 @@ from annealtune.annealing.race import Outcome
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.annealing_state import Preset
 from annealtune.optim.race import Race, Races
+from annealtune.optim.self_tuner import Holding, Run, Waiting
 
 from .bases import base_of
 from .gradients import Gradients, Looks, Record
@@ -82,7 +83,11 @@ def drawn_blindly(name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def held_without_race(rate: float) -> Iterator[None]:
     """Let SelfTuner hold a rate from its first step on: all it does but the races."""
-    with mock.patch.object(Races, "begin", return_value=Setting({"lr": rate})):
+
+    def begun(_: Waiting, run: Run) -> Holding:
+        return Holding(Setting({"lr": rate}), run.steps, run.plan.warm_up)
+
+    with mock.patch.object(Waiting, "begun", begun):
         yield
 
 
@@ -134,7 +139,7 @@ class TunedRun:
             "extra_steps": self.tuner.extra_steps,
             "races": len(races),
             "reason": races[-1].reason if races else "",
-            "cuts": self.tuner._guard.cuts,
+            "cuts": self.tuner._run.guard.cuts,
         }
 
 

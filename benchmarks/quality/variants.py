@@ -12,25 +12,23 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
-from annealtune.optim.trial import arm_rates, centre, race, races
-
-from annealtune import SelfTuner
 from annealtune.annealing import Setting
 from annealtune.annealing import race as rules
 from annealtune.annealing.acceptance import metropolis
 from annealtune.annealing.race import Difference, Outcome, Standings, paired_difference
-from annealtune.optim import averaging, guard, held_setting, self_tuner
+from annealtune.optim import average, guard, race, schedule, self_tuner
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.race import Race, Races, rate_of
+from annealtune.optim.self_tuner import Holding, Run
 
 Patch = AbstractContextManager[Any]
 
 # Constants: a name, and the modules that have it.
 CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
-    "spacing": ("SPACING", (arm_rates, races)),
-    "below": ("_BELOW", (races,)),
-    "above": ("_ABOVE", (races,)),
-    "most-races": ("_MOST_RACES", (races,)),
+    "spacing": ("SPACING", (race,)),
+    "below": ("_BELOW", (race,)),
+    "above": ("_ABOVE", (race,)),
+    "most-races": ("_MOST_RACES", (race,)),
     "clearly": ("_CLEARLY", (rules,)),
     "least-window": ("LEAST_WINDOW", (rules,)),
     "outlier": ("_OUTLIER", (rules,)),
@@ -42,12 +40,12 @@ CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
     "short-most": ("_SHORT_MOST", (rules,)),
     "patience": ("PATIENCE", (rules, race)),
     "anytime-length": ("_ANYTIME", (rules,)),
-    "relative-change": ("_RELATIVE_CHANGE", (centre,)),
-    "centre-steps": ("_STEPS", (centre,)),
+    "relative-change": ("_RELATIVE_CHANGE", (race,)),
+    "centre-steps": ("_STEPS", (race,)),
     "most-cuts": ("_MOST_CUTS", (guard,)),
-    "warm-up": ("_WARM_UP", (held_setting,)),
-    "decay": ("_DECAY", (held_setting,)),
-    "memory": ("_MEMORY", (averaging,)),
+    "warm-up": ("_WARM_UP", (schedule,)),
+    "decay": ("_DECAY", (schedule,)),
+    "memory": ("_MEMORY", (average,)),
 }
 
 
@@ -119,8 +117,8 @@ def _belief(share: float) -> Patch:
 
     def believed(self: Races, winner: Setting) -> Setting:
         chosen = settled(self, winner)
-        ratio = rate_of(chosen) / self._centre
-        return chosen if ratio <= 1 else Setting({"lr": self._centre * ratio**share})
+        ratio = rate_of(chosen) / self.centre
+        return chosen if ratio <= 1 else Setting({"lr": self.centre * ratio**share})
 
     return mock.patch.object(Races, "_settled", believed)
 
@@ -153,16 +151,15 @@ def _stay(count: float) -> Patch:
 
 def _linear(_: float) -> Patch:
     """Decay the rate linearly from the end of the warm-up on, where the highest arm has won."""
-    hold, share_left = SelfTuner._hold, held_setting.share_left
+    enter, share_left = Holding.enter, schedule.share_left
     ends = 0.0  # the warm-up; 0 where the decay is as usual
 
-    def noted(self: SelfTuner, setting: Setting | None, first: int) -> None:
+    def noted(self: Holding, run: Run) -> None:
         nonlocal ends
-        if setting is not None:
-            tried = [rate_of(arm) for info in self.races for arm in info.settings]
-            is_highest = bool(tried) and rate_of(setting) > 0.99 * max(tried)
-            ends = first + self._held.warm_up if is_highest else 0.0
-        hold(self, setting, first)
+        tried = [rate_of(arm) for info in run.races.infos for arm in info.settings]
+        is_highest = bool(tried) and rate_of(self.setting) > 0.99 * max(tried)
+        ends = self.began + self.warm_up if is_highest else 0.0
+        enter(self, run)
 
     def left(step: int, total_steps: int | None) -> float:
         if not ends or total_steps is None:
@@ -170,8 +167,9 @@ def _linear(_: float) -> Patch:
         return min(1.0, max(total_steps - step, 1) / (total_steps - ends))
 
     stack = contextlib.ExitStack()
-    stack.enter_context(mock.patch.object(SelfTuner, "_hold", noted))
-    stack.enter_context(mock.patch.object(held_setting, "share_left", left))
+    stack.enter_context(mock.patch.object(Holding, "enter", noted))
+    for module in (schedule, self_tuner):
+        stack.enter_context(mock.patch.object(module, "share_left", left))
     return stack
 
 

@@ -26,7 +26,10 @@ The methods:
 - ``random-arm``: a control, the same with races that are decided by chance.
 
 All have the same output: there are about 20 looks at a validation set, the weights with the lowest
-loss are kept, and their loss on a third part is the result. All may compute the same number of
-gradients; what SelfTuner's arms cost is taken off its steps. Looks cost nothing. The seed decides
-initial weights, minibatches and noise, and is the same for all methods.
+loss are kept, and their loss on a third part is the result. Each look scores the last weights and
+an average of them: SelfTuner keeps one, ``hand-tuned`` and ``prodigy`` are given the same, weights
+of every eighth step, in a window that shrinks while their rate decays. Schedule-Free is an average
+itself; in the two frameworks SelfTuner's average alone is scored. All may compute the same number
+of gradients; what SelfTuner's arms cost is taken off its steps. Looks cost nothing. The seed
+decides initial weights, minibatches and noise, and is the same for all methods.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import warnings
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ class LitAutoencoder(common.Script):
         torch.manual_seed(self.seed)
         module = Autoencoder(self, method, planned)
         output = common.Output(None, module)
-        looks = Looks(output, planned, self.steps)
+        looks = Looks(output, method, planned, self.steps)
         # The looks first: what they keep is in the model until the other callback takes it out.
         callbacks = [looks, TunerCallback()] if method in common.BY_TUNER else [looks]
         trainer = lightning.Trainer(
@@ -95,9 +96,14 @@ class LitAutoencoder(common.Script):
 class Looks(lightning.Callback):
     """Keeps the best weights of Lightning's own validation."""
 
-    def __init__(self, output: common.Output, planned: int, budget: int) -> None:
-        self._output, self._planned, self._budget = output, planned, budget
+    def __init__(self, output: common.Output, method: str, planned: int, budget: int) -> None:
+        self._output, self._method = output, method
+        self._planned, self._budget = planned, budget
         self._swapped = contextlib.ExitStack()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        if self._method in common.AVERAGED:
+            self._output.average = common.averaged(trainer.optimizers[0], pl_module)
 
     def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
         common.check_length(trainer.optimizers[0], self._planned, self._budget)
@@ -105,8 +111,9 @@ class Looks(lightning.Callback):
     def on_validation_start(self, trainer: Any, *_: Any) -> None:
         self._swapped.enter_context(common.evaluating(trainer.optimizers[0]))
 
-    def on_validation_end(self, trainer: Any, *_: Any) -> None:
-        self._output.take(float(trainer.callback_metrics["val_loss"]))
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        score = functools.partial(pl_module.script.evaluate, pl_module, "validation")
+        self._output.take(float(trainer.callback_metrics["val_loss"]), score)
         self._swapped.close()
 
 

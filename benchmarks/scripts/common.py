@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from importlib import import_module
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +19,10 @@ from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, R
 
 from annealtune import SelfTuner
 from annealtune.errors import DataError, NonFiniteLossError
-from annealtune.optim.average import recalibrate
+from annealtune.optim.average import WeightAverage, recalibrate
+from annealtune.optim.guard import EVERY
 from annealtune.optim.keeper import Keeper
+from annealtune.optim.parameters import are_finite, parameters_of
 from benchmarks.quality.gradients import CALIBRATION, LOOKS
 from benchmarks.quality.peers import WARM_UP, WEIGHT_DECAY
 from benchmarks.quality.plan import CENTRE
@@ -50,6 +52,8 @@ HELD, RANDOM_ARM = "adamw-3e-3", "random-arm"
 CONTROLS = (HELD, RANDOM_ARM)
 METHODS = (*RIVALS, *CONTROLS)
 BY_TUNER = (SELF_TUNED, *CONTROLS)
+# What has no average of its own is given SelfTuner's: a peer gets every aid that we have.
+AVERAGED = (HAND_TUNED, PRODIGY)
 
 Part = Literal["validation", "test"]
 Tuned = tuple[Optimizer, LRScheduler | None]
@@ -144,6 +148,8 @@ class Script:
         model = self.model().train()
         optimizer, scheduler = self.optimizer(method, model, planned)
         output = Output(optimizer, model)
+        if method in AVERAGED:
+            output.average = averaged(optimizer, model)
         compute_loss: Callable[..., Tensor] = functools.partial(self.loss, model)
         if isinstance(optimizer, SelfTuner):
             compute_loss = optimizer.record(compute_loss)
@@ -166,9 +172,9 @@ class Script:
                 with evaluating(optimizer):
                     if method == SCHEDULE_FREE:  # its weights are not those BatchNorm has seen
                         recalibrate(model, (self.minibatch() for _ in range(CALIBRATION)))
-                    output.look(lambda: self.evaluate(model, "validation"), step + 1)
+                    last = output.look(lambda: self.evaluate(model, "validation"), step + 1)
                 if isinstance(scheduler, ReduceLROnPlateau):
-                    scheduler.step(output.looks[-1])
+                    scheduler.step(last)
         return self.record(model, optimizer, output, planned)
 
     def optimizer(self, method: str, model: nn.Module, planned: int) -> Tuned:
@@ -223,7 +229,7 @@ class Script:
 
 
 class Output:
-    """The output rule of the library, for every method: the weights at the best look.
+    """The output rule of the library, for every method: the best weights, averaged or last.
 
     Args:
         optimizer: SelfTuner keeps them by itself; for all others its keeper does. None is a
@@ -231,29 +237,71 @@ class Output:
         model: what is trained.
 
     Attributes:
-        looks: the losses so far.
+        average: the second weights of a look, where the optimizer has none of its own.
+        looks: the losses so far, of the better weights.
     """
 
     def __init__(self, optimizer: Optimizer | None, model: nn.Module) -> None:
         self._tuner = optimizer if isinstance(optimizer, SelfTuner) else None
         self._keeper = Keeper("benchmarks.scripts", None, model)
+        self.average: WeightAverage | None = None
         self.looks: list[float] = []
 
-    def look(self, score: Callable[[], float], step: int) -> None:
-        """Score the weights, ours by `SelfTuner.validate`."""
-        if self._tuner is not None:
-            self.looks.append(self._tuner.validate(score))
-        else:
-            self.looks.append(self._keeper.look(score, step=step, maximize=False))
+    def look(self, score: Callable[[], float], step: int) -> float:
+        """Score the weights, ours by `SelfTuner.validate`; return the loss of the last ones."""
+        losses = []
 
-    def take(self, value: float) -> None:
-        """Take in what a framework has found for the weights that are in the model."""
-        self._keeper.take(value, step=len(self.looks))
-        self.looks.append(value)
+        def noted() -> float:
+            losses.append(score())
+            return losses[-1]
+
+        if self._tuner is not None:
+            self.looks.append(self._tuner.validate(noted))
+        else:
+            found = self._keeper.look(noted, step=step, maximize=False, average=self.average)
+            self.looks.append(found)
+        return losses[-1]
+
+    def take(self, value: float, score: Callable[[], float]) -> None:
+        """Take in what a framework has found for the weights in the model, and score the average.
+
+        Args:
+            value: what it has found.
+            score: the same for other weights.
+        """
+        step = len(self.looks)
+        losses = [value]
+        self._keeper.take(value, step=step)
+        if self.average is not None:
+            with self.average.swapped_in():
+                losses.append(score())
+                self._keeper.take(losses[-1], step=step, weights="average")
+        self.looks.append(min(losses, key=lambda loss: (not math.isfinite(loss), loss)))
 
     def best(self) -> AbstractContextManager[None]:
         """Give the model the weights that are kept."""
         return self._keeper.shown() if self._tuner is None else self._tuner.best()
+
+
+def averaged(optimizer: Optimizer, model: nn.Module) -> WeightAverage:
+    """Return an average of the weights that is kept from here on, as SelfTuner keeps its own.
+
+    Once in eight steps the weights enter it, if they are finite. Where the rate decays, the window
+    shrinks with it.
+    """
+    average = WeightAverage("benchmarks.scripts", optimizer, model)
+    average.add()
+    steps, highest = 0, 0.0
+
+    def add(*_: Any) -> None:
+        nonlocal steps, highest
+        rate = optimizer.param_groups[0]["lr"]
+        steps, highest = steps + 1, max(highest, rate)
+        if steps % EVERY == 0 and are_finite(parameters_of(optimizer)):
+            average.add(rate / highest)
+
+    optimizer.register_step_pre_hook(add)
+    return average
 
 
 @contextlib.contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from torch import Tensor, nn
@@ -53,6 +54,7 @@ class TinyGPT2(common.Script):
         model = self.model()
         is_hand_tuned = method == common.HAND_TUNED
         output = common.Output(None, model)
+        score = functools.partial(self.evaluate, model, "validation")
         training = self.text.training.unfold(0, self.block_size, self.block_size)
         validation, _ = self.text.held_out("validation", self.block_size)
         with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +79,7 @@ class TinyGPT2(common.Script):
                 train_dataset=_items(training),
                 eval_dataset=_items(validation),
                 optimizers=_given(method, model, planned),
-                callbacks=[Looks(output, planned, self.steps)],
+                callbacks=[Looks(output, score, method, planned, self.steps)],
             )
             trainer.remove_callback(PrinterCallback)
             if method in common.BY_TUNER:
@@ -89,8 +91,21 @@ class TinyGPT2(common.Script):
 class Looks(TrainerCallback):
     """Has the Trainer evaluate, and keeps the best weights."""
 
-    def __init__(self, output: common.Output, planned: int, budget: int) -> None:
-        self._output, self._planned, self._budget = output, planned, budget
+    def __init__(
+        self,
+        output: common.Output,
+        score: Callable[[], float],
+        method: str,
+        planned: int,
+        budget: int,
+    ) -> None:
+        self._output, self._score, self._method = output, score, method
+        self._planned, self._budget = planned, budget
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        if self._method in common.AVERAGED:
+            optimizer = _unwrapped(given["optimizer"])
+            self._output.average = common.averaged(optimizer, given["model"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         common.check_length(_unwrapped(given["optimizer"]), self._planned, self._budget)
@@ -98,7 +113,7 @@ class Looks(TrainerCallback):
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **given: Any) -> None:
         # The averages of Schedule-Free and SelfTuner are still in the model.
-        self._output.take(given["metrics"]["eval_loss"])
+        self._output.take(given["metrics"]["eval_loss"], self._score)
 
 
 def _items(pieces: Tensor) -> list[dict[str, Tensor]]:

@@ -14,7 +14,7 @@ from benchmarks.quality.tuned import TunedRun, held_without_race
 from benchmarks.records import Key, provenance
 from tests.benchmarks.line import Breaking, Learnt, Line, Uneven
 
-LENGTH = 600  # of Line with a factor of 5, which leaves room for a race of five arms
+LENGTH = 600  # of Line with a factor of 5, which leaves room for a race
 
 
 class Judged(Line):

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from annealtune.optim.trial import arm_rates, races
 
 from annealtune.annealing import race as rules
 from annealtune.annealing.race import Standings
+from annealtune.optim import race
 from benchmarks.quality import variants
 from benchmarks.quality.methods import METHODS, run
 from benchmarks.quality.tasks.catalogue import TASKS
@@ -59,11 +59,11 @@ def test_a_record_tells_its_variant(monkeypatch):
 
 
 def test_they_hold_for_their_context_alone():
-    before = arm_rates.SPACING, rules.PATIENCE, Standings.verdict
+    before = race.SPACING, rules.PATIENCE, Standings.verdict
     with variants.applied("spacing=2,patience=3,draw=1"):
-        assert arm_rates.SPACING == races.SPACING == 2.0
+        assert race.SPACING == 2.0
         assert Standings.verdict is not before[2]
-    assert before == (arm_rates.SPACING, rules.PATIENCE, Standings.verdict)
+    assert before == (race.SPACING, rules.PATIENCE, Standings.verdict)
 
 
 @pytest.mark.parametrize("text", ["beleif=1", "stay=one", "stay", "guard=1", "draw=0"])
