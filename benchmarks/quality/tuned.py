@@ -25,7 +25,7 @@ from .tasks.task import Task
 def with_length(task: Task, base_name: str) -> Record:
     """Train with SelfTuner, which knows the length.
 
-    What races, and the guard's second looks, cost is taken off the planned length until all
+    What races cost is taken off the planned length until all
     together cost no more than a run without them. A race hardly changes with the length, so one or
     two attempts are enough.
     """

@@ -26,6 +26,11 @@ MANY = settings(
 )
 
 
+def holding(weight):
+    """Return a model of one weight."""
+    return nn.ParameterList([weight])
+
+
 def annealed(net, rng):
     """An optimizer that accepts or rejects steps."""
     temperature = rng.choice(TEMPERATURES)
@@ -185,7 +190,9 @@ def test_sixty_decades_of_the_loss_change_no_decision(exponent):
 def test_losses_whose_sums_overflow(loss):
     """In float64 a sum of finite losses need not be finite."""
     weight = nn.Parameter(torch.ones(2, dtype=torch.float64))
-    optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), total_steps=300, around=0.01)
+    optimizer = SelfTuner(
+        torch.optim.SGD([weight], lr=0.1), holding(weight), total_steps=300, around=0.01
+    )
 
     def compute_loss():
         return weight.sum() + loss * (optimizer.steps in (4, 5, 200))
@@ -205,7 +212,9 @@ class TestBrokenWeightsBehindAFiniteLoss:
 
     def test_such_a_step_is_undone(self):
         weight, compute_loss = self.root()
-        tuner = EmbeddedTuner(torch.optim.SGD([weight], lr=0.1), temperature=math.inf)
+        tuner = EmbeddedTuner(
+            torch.optim.SGD([weight], lr=0.1), holding(weight), temperature=math.inf
+        )
         tuner.step(compute_loss)
         assert not tuner.last_step.accepted
         assert math.isnan(tuner.last_step.new_loss)
@@ -213,7 +222,9 @@ class TestBrokenWeightsBehindAFiniteLoss:
 
     def test_weights_that_somebody_has_broken_are_named(self):
         weight = nn.Parameter(torch.tensor([1.0, math.inf]))
-        tuner = EmbeddedTuner(torch.optim.SGD([weight], lr=0.1), temperature=math.inf)
+        tuner = EmbeddedTuner(
+            torch.optim.SGD([weight], lr=0.1), holding(weight), temperature=math.inf
+        )
         tuner.step(lambda: weight.tanh().sum())
         with pytest.raises(NonFiniteLossError, match=r"weights must be finite.*does not show"):
             tuner.step(lambda: weight.tanh().sum())
@@ -258,7 +269,7 @@ class TestBrokenWeightsBehindAFiniteLoss:
 
     def test_the_last_planned_step_leaves_none(self):
         weight = nn.Parameter(torch.ones(2))
-        optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), total_steps=300)
+        optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), holding(weight), total_steps=300)
         weight.register_hook(lambda g: g * (math.nan if optimizer.steps == 299 else 1.0))
 
         def train():
@@ -277,19 +288,23 @@ class TestRatesThatTheWeightsCannotHold:
 
     @pytest.mark.parametrize("base", [torch.optim.SGD, torch.optim.Rprop, torch.optim.ASGD])
     def test_are_dropped_from_h(self, base):
-        tuner = EmbeddedTuner(base([self.half()], lr=0.1), neighborhood={"lr": [0.1, 1e5]})
+        weight = self.half()
+        tuner = EmbeddedTuner(
+            base([weight], lr=0.1), holding(weight), neighborhood={"lr": [0.1, 1e5]}
+        )
         assert list(tuner.neighborhood) == [{"lr": 0.1}]
         assert tuner.neighborhood.dropped == ({"lr": 1e5},)
 
     @pytest.mark.parametrize("around", [1e4, 1e31, 1e-31])
     def test_are_refused_as_a_centre(self, around):
+        weight = self.half()
         with pytest.raises(ValueError, match=r"SelfTuner\(around=...\) must leave room.*float16"):
-            SelfTuner(torch.optim.SGD([self.half()], lr=0.1), around=around)
+            SelfTuner(torch.optim.SGD([weight], lr=0.1), holding(weight), around=around)
 
     def test_are_not_reached_by_the_search_for_a_centre(self):
         """A tiny gradient asks for a rate that float16 does not have."""
         weight = self.half()
-        optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), total_steps=300)
+        optimizer = SelfTuner(torch.optim.SGD([weight], lr=0.1), holding(weight), total_steps=300)
         for _ in range(300):
             optimizer.step(lambda: weight.sum() * 1e-6)
         assert optimizer.races[0].settings[-1]["lr"] <= torch.finfo(torch.float16).max
