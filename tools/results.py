@@ -5,9 +5,10 @@
 
 The first command packs the finished runs of a study, whose other runs may go on, into
 ``docs/results/records/NAME``: ``study.toml``, the plan with versions, machine and commit, and
-``runs.tar.xz``, of every run its config, ``metrics.jsonl``, ``moves.jsonl`` and result, as they
-are. The second one builds from all of them, without training, the pages in ``docs/results/pages``,
-which are not committed, and the tables between the marks of ``docs/results/paper.md``, which are.
+``runs.tar.xz``, of every run its config, ``metrics.jsonl``, ``moves.jsonl`` and result. Where the
+study and the data lay on a disk is left out. The second command builds from all of them, without
+training, the pages in ``docs/results/pages``, which are not committed, and the tables between the
+marks of ``docs/results/paper.md``, which are.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import itertools
 import re
 import tarfile
 import tempfile
+import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
 from annealtune.errors import AnnealtuneError, ConfigError
-from annealtune.studies.records import Study, read_study
+from annealtune.studies.records import Study, read_study, sealed_toml
 from annealtune.studies.report.joint_table import PAPER, joint_table
 from annealtune.studies.report.study_page import write_overview
 from annealtune.studies.report.tables import Table
@@ -34,8 +36,8 @@ from annealtune.studies.reproduction import net_of
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 RECORDS, PAGES, PAPER_PAGE = RESULTS / "records", RESULTS / "pages", RESULTS / "paper.md"
 STUDY, PACKED = "study.toml", "runs.tar.xz"
-# What is kept of a run: no weights, no checkpoints, no log.
-_KEPT = {".toml", ".json", ".jsonl"}
+# What is kept of a run: no weights, no checkpoints, no log, and so no seal over all files.
+_KEPT = ("best.json", "config.toml", "metrics.jsonl", "moves.jsonl", "result.json", "task.json")
 _BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -61,15 +63,23 @@ def keep(study: Path, folder: Path) -> int:
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
         for run in finished:
-            for file in sorted(each for each in run.iterdir() if each.suffix in _KEPT):
-                content = file.read_bytes()
+            for file in (run / name for name in _KEPT if (run / name).exists()):
+                content = _without_places(file.read_bytes(), study)
                 entry = tarfile.TarInfo(str(file.relative_to(study)))
                 entry.size = len(content)
                 archive.addfile(entry, io.BytesIO(content))
     folder.mkdir(parents=True, exist_ok=True)
     (folder / PACKED).write_bytes(packed.getvalue())
-    (folder / STUDY).write_bytes((study / STUDY).read_bytes())
+    plan = tomllib.loads(_without_places((study / STUDY).read_bytes(), study).decode())
+    (folder / STUDY).write_bytes(sealed_toml({**plan, "name": folder.name}))
     return len(finished)
+
+
+def _without_places(content: bytes, study: Path) -> bytes:
+    """Return a file without the directories that the study and its data lay in."""
+    content = content.replace(f"{study.resolve().parent}/".encode(), b"")
+    content = re.sub(rb'(?<=data_dir = ").*(?="$)', b"data", content, flags=re.MULTILINE)
+    return re.sub(rb"(?<=--data-dir )\S+", b"data", content)
 
 
 def read_kept(folder: Path) -> Study:
