@@ -294,7 +294,7 @@ class Races(Part):
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
     def _started_beyond(self, settings: Sequence[Setting], step: int) -> Race:
-        """Start a further race; until its first step the groups tell a rate of ours."""
+        """Start a further race; until its first step the groups hold its first rate."""
         race = self.started(settings, step)
         self._rates.apply(settings[0])
         return race

@@ -41,7 +41,7 @@ from annealtune.optim.race import (
 from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
 
-# Steps without any gradient after which a word is due.
+# Steps without any gradient after which it warns.
 _LONG_WAIT = 100
 
 
