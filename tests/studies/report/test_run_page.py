@@ -91,15 +91,6 @@ class TestWhateverIsThere:
         assert "4 of 4 epochs" in page.text
         assert not page.refreshes
 
-    def test_one_that_is_going_on_loads_itself_anew_until_it_is_finished(
-        self, runs: Any, page_of: Any
-    ) -> None:
-        run = runs["adamw"]
-        assert not page_of(run, is_live=True).refreshes
-        page = page_of(unfinished(run, 2), is_live=True)
-        assert page.refreshes
-        assert "--resume" not in page.text
-
     def test_before_the_first_epoch(self, runs: Any, page_of: Any) -> None:
         page = page_of(unfinished(runs["self-tuned"], 0))
         assert page.all("svg") == []

@@ -16,8 +16,6 @@ from .study_page import task_of, write_report
 from .table_1 import state_of
 from .tables import Cell, Table, duration, number_cell, text_cell
 
-# How often the page of a run that is going on looks whether there is a newer one.
-_REFRESH_SECONDS = 5
 # Where there are more, the first ones are in the table alone.
 _DRAWN_RACES = 4
 
@@ -39,17 +37,13 @@ _EPOCH_COLUMNS = {
 }
 
 
-def write_run_report(
-    run: RunRecord, out: Path | None = None, *, figures: bool = True, is_live: bool = False
-) -> Path:
+def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool = True) -> Path:
     """Write the page of a run, whatever state it is in.
 
     Args:
         run: of `read_lone_run`.
         out: the directory to write to; by default ``report`` in that of the run.
         figures: whether every figure is written as SVG and PDF too.
-        is_live: whether the run is going on and the page will be written again: it then loads
-            itself anew every few seconds.
 
     Returns:
         The path of the page.
@@ -60,7 +54,6 @@ def write_run_report(
     """
     view = RunView(run)
     page = Page(out or run.path / "report", with_files=figures)
-    is_live = is_live and run.result is None
     hero = hero_panel(view)
     races = [page.draw(*each) for each in race_panels(view.races[-_DRAWN_RACES:])]
     race_table = _race_table(view)
@@ -73,7 +66,7 @@ def write_run_report(
             "results",
             "Results",
             figures=[] if hero is None else [page.draw(hero)],
-            facts=_results(view, is_live),
+            facts=_results(view),
         ),
         Section(
             "races",
@@ -112,12 +105,8 @@ def write_run_report(
             ],
         ),
     ]
-    kind = (
-        f"annealtune run, loaded anew every {_REFRESH_SECONDS} s" if is_live else "annealtune run"
-    )
-    refresh = _REFRESH_SECONDS if is_live else None
     told = ", ".join([run.method, *task_of(run.config), f"seed {run.seed}"])
-    return page.write(kind, run.path.name, told, sections, refresh=refresh)
+    return page.write("annealtune run", run.path.name, told, sections)
 
 
 def write_comparison(
@@ -153,11 +142,11 @@ def write_comparison(
     return write_report(study, out or free_directory(place / "comparison"), figures=figures)
 
 
-def _results(view: RunView, is_live: bool) -> list[tuple[str, str]]:
+def _results(view: RunView) -> list[tuple[str, str]]:
     """Return what came out, as pairs of a name and a value."""
     run = view.run
     rows = [("state", state_of(run))]
-    if run.status == "unfinished" and not is_live:
+    if run.status == "unfinished":
         rows.append(("continue by", f"annealtune train --out {run.path} --resume"))
     rows += [
         (title, _score(key, value))

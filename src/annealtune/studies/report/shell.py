@@ -117,7 +117,6 @@ class Page:
         sections: Sequence[Section],
         *,
         files: Mapping[str, str] | None = None,
-        refresh: int | None = None,
     ) -> Path:
         """Write all files; return the path of the page.
 
@@ -127,7 +126,6 @@ class Page:
             subtitle: one line under it.
             sections: in order; empty ones are left out.
             files: further ones, by name.
-            refresh: after how many seconds the page loads itself anew.
 
         Raises:
             ConfigError: if the directory is a file.
@@ -141,7 +139,6 @@ class Page:
                 title=title,
                 subtitle=subtitle,
                 sections=[section for section in sections if not section.is_empty],
-                refresh=refresh,
                 version=annealtune.__version__,
             )
         )
