@@ -260,7 +260,7 @@ def overview(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -
 
 
 def variants(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
-    """Return one row a variant of ours, the lowest ratio to ours first; ours below.
+    """Return one row for each variant of SelfTuner, the best first; SelfTuner itself comes last.
 
     The ratio is paired: over the tasks and seeds that both have, with an interval over the tasks.
     """

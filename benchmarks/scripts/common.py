@@ -350,7 +350,7 @@ def check_length(optimizer: Optimizer, planned: int, budget: int) -> None:
 
 
 def is_look(steps: int, planned: int) -> bool:
-    """Tell whether the validation set is looked at after so many steps; after the last it is."""
+    """Tell whether the validation set is looked at after this step; after the last it always is."""
     return steps * LOOKS // planned > (steps - 1) * LOOKS // planned
 
 

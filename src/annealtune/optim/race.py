@@ -423,7 +423,7 @@ def rate_of(setting: Setting) -> float:
 
 
 def spaced(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
-    """Return rates half a decade apart, from so many steps below a rate to so many above."""
+    """Return the rates ``lowest`` to ``highest`` half decades from the centre."""
     return tuple(Setting({"lr": centre * SPACING**n}) for n in range(lowest, highest + 1))
 
 
