@@ -3,7 +3,7 @@
 From this folder:
 
     annealtune train --data own_images:data --model own_images:model --epochs 10 --out images
-    annealtune export images
+    annealtune evaluate images
 
 A Dataset is anything with a length and pairs (input, target). It is read into memory once; uint8
 images are normalised by the mean and deviation of the training images.

@@ -3,7 +3,7 @@
 From this folder:
 
     annealtune train --data own_table:data --model own_table:model --epochs 60 --out table
-    annealtune predict table patients.csv
+    annealtune evaluate table
 
 The targets are floats, so this is regression: mean squared error, no accuracy, and the best epoch
 is that of the lowest validation loss. `--model mlp` would do as well.

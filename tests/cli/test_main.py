@@ -93,7 +93,6 @@ main()
     ("arguments", "code"),
     [
         (["--help"], 0),
-        (["list"], 0),
         (["reproduce"], 0),
         (["train", "--help"], 0),
         (["config"], 0),

@@ -1,12 +1,10 @@
-"""Train, evaluate, inspect, predict, export: what they print, write and refuse."""
+"""Train, evaluate, inspect: what they print, write and refuse."""
 
-import csv
 import json
 import re
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from annealtune.training import load
@@ -168,7 +166,7 @@ class TestResume:
     def test_it_knows_the_runs_beside_it(self, refused, tmp_path):
         (tmp_path / "runs" / "first").mkdir(parents=True)
         (tmp_path / "runs" / "first" / "config.toml").touch()
-        for words in (["train", "--resume", "--out"], ["inspect"], ["export"]):
+        for words in (["train", "--resume", "--out"], ["inspect"]):
             assert "did you mean 'runs/first'?" in refused(*words, "runs/frist")
 
     def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
@@ -183,9 +181,6 @@ class TestResume:
         assert not (tmp_path / f"{name}-3").exists()
 
 
-# --- Predict and export ---
-
-
 @pytest.fixture
 def trained(annealtune, monkeypatch):
     """A run on a table, in the working directory."""
@@ -194,46 +189,8 @@ def trained(annealtune, monkeypatch):
     code, out, err = annealtune("train", *flags, "--out", "run")
     assert code == 0, err
     assert out.startswith("test loss ")
-    np.save("new.npy", np.ones((3, 4)))
     yield "run"
     sys.modules.pop("own_factories", None)
-
-
-def test_predict_writes_a_table_and_overwrites_only_if_told(annealtune, refused, trained):
-    words = ["predict", trained, "new.npy"]
-    assert annealtune(*words) == (0, "3 predictions: predictions.csv\n", "")
-    rows = list(csv.reader(Path("predictions.csv").read_text().splitlines()))
-    assert rows[0] == ["input", "value"]
-    assert rows[1][1] == rows[2][1] == rows[3][1]
-    Path("predictions.csv").write_text("keep")
-    assert "predictions.csv; take --force" in refused(*words)
-    assert Path("predictions.csv").read_text() == "keep"
-    assert annealtune(*words, "--force", "--batch-size", 2)[0] == 0
-    assert Path("predictions.csv").read_text().startswith("input,value\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["run", "missing.npy"], 1, "missing.npy: "),
-        (["nowhere", "new.npy"], 2, "nowhere: is not a run directory"),
-        (["run", "new.npy", "--out", "out.txt"], 2, "--out out.txt: "),
-        (["run", "new.npy", "--out", "no/such/dir/out.csv"], 1, "out.csv: "),
-        (["run", "."], 1, "pictures"),
-    ],
-)
-def test_what_cannot_be_predicted(refused, trained, arguments, code, message):
-    assert message in refused("predict", *arguments, code=code)
-
-
-def test_export_writes_three_files(annealtune, refused, trained):
-    code, out, err = annealtune("export", trained)
-    assert code == 0, err
-    expected = [f"run/export/model.{end}" for end in ("pt2", "safetensors", "json")]
-    assert out.split() == expected
-    assert all(Path(path).stat().st_size > 0 for path in expected)
-    assert "run/export/model.pt2" in refused("export", trained)
-    assert annealtune("export", trained, "--force")[0] == 0
 
 
 def test_inspect_and_evaluate_know_no_accuracy(annealtune, trained):

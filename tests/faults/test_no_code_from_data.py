@@ -7,15 +7,12 @@ import json
 import pickle
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from annealtune.errors import AnnealtuneError
 from annealtune.training import load, run
-from annealtune.training.prediction import read_inputs
 from annealtune.training.stopping import StopRequest
-from annealtune.training.task import Task
 
 PACKAGE = Path(__file__).parents[2] / "src" / "annealtune"
 NEVER = ("eval(", "exec(", "pickle.load", "marshal.load", "yaml.load(", "os.system(", "joblib.load")
@@ -99,16 +96,8 @@ def as_weights(poison, run_dir, tiny):
     load(run_dir)
 
 
-def as_array(poison, run_dir, tiny):
-    target = io.BytesIO()
-    header = {"descr": "|O", "fortran_order": False, "shape": (1,)}
-    np.lib.format.write_array_header_1_0(target, header)
-    (run_dir / "x.npy").write_bytes(target.getvalue() + poison)
-    list(read_inputs(run_dir / "x.npy", Task("regression", (4,), "float32", (1,)), 2))
-
-
 @pytest.mark.parametrize("form", ["pickle", "torch"])
-@pytest.mark.parametrize("read", [as_checkpoint, as_weights, as_array])
+@pytest.mark.parametrize("read", [as_checkpoint, as_weights])
 def test_a_pickle_is_never_unpickled(read, form, canary, complete, tiny):
     path, poisons = canary
     with pytest.raises(AnnealtuneError):

@@ -1,4 +1,4 @@
-"""The commands for one run: train, config, evaluate, inspect, predict, export.
+"""The commands for one run: train, config, evaluate, inspect.
 
 torch is imported once the config is valid.
 """
@@ -53,7 +53,6 @@ Open = Annotated[
     bool, typer.Option("--open", help="Write the run's page at the end and open it in the browser.")
 ]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -154,68 +153,9 @@ def inspect_run(run_path: RunPath) -> None:
         typer.echo(f"{name:<14} {value}")
 
 
-@app.command()
-def predict(
-    run_path: RunPath,
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="INPUT",
-            help="A picture or a folder of them, a .npy, or a .csv with one row a sample.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option(metavar="FILE.csv", help="Where the predictions go.")] = Path(
-        "predictions.csv"
-    ),
-    batch_size: Annotated[
-        int, typer.Option(min=1, help="Samples that go through the model at once.")
-    ] = 256,
-    force: Force = False,
-) -> None:
-    """Predict new inputs with the best weights of a run, as .csv."""
-    require_run(run_path)
-    if out.suffix.lower() != ".csv":
-        raise ConfigError(f"--out {out}: must end in .csv")
-    _check_free([out], force)
-    with _waiting("loading torch"):
-        from annealtune.training.prediction import predict as write_predictions
-
-        count = write_predictions(run_path, source, out, batch_size=batch_size)
-    typer.echo(f"{count} predictions: {out}")
-
-
-@app.command()
-def export(
-    run_path: RunPath,
-    out: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where to.  [default: RUN/export]")
-    ] = None,
-    force: Force = False,
-) -> None:
-    """Write the best model of a run for use without annealtune."""
-    require_run(run_path)
-    directory = out or run_path / "export"
-    with _waiting("loading torch"):
-        from annealtune.training.trained import FILES
-        from annealtune.training.trained import export as write_model
-
-        _check_free([directory / name for name in FILES], force)
-        paths = write_model(run_path, directory)
-    for path in paths:
-        typer.echo(path)
-
-
 def _waiting(words: str) -> Status:
     """Return what shows on a terminal, while its context lasts, that something slow goes on."""
     return Console(stderr=True).status(f"{words} ...")
-
-
-def _check_free(paths: list[Path], force: bool) -> None:
-    found = [str(path) for path in paths if path.exists()]
-    if found and not force:
-        raise ConfigError(
-            f"--out: must not overwrite {', '.join(found)}; take --force, or another --out"
-        )
 
 
 def _read_config(
@@ -237,7 +177,7 @@ def _require_begun(path: Path) -> None:
         return
     raise ConfigError(
         f"--resume: there is no run in {path}{nearest_run(path) or ';'} "
-        "annealtune list shows the runs, without --resume a new one starts"
+        "without --resume a new one starts"
     )
 
 

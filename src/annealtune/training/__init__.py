@@ -1,8 +1,6 @@
 """One run: from a config to the best weights on the validation set.
 
-- `run`: train, or continue where a run was left (`runs.py`);
-- `load`: the best model of a run (`trained.py`), also as a file for others; `prediction.py`: what
-  it says of new inputs;
+- `run`: train, or continue where a run was left; `load`: the best model of a run (`runs.py`);
 - `task.py`: what there is to learn, and how it is judged;
 - `config/`: every key of a run, known without importing torch;
 - `session.py`: one epoch of training; `methods/`: who makes the steps; `world.py`: in how many
@@ -17,8 +15,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .runs import run
-    from .trained import load
+    from .runs import load, run
 
 __all__ = ["is_first", "load", "planned_size", "run"]
 
@@ -47,6 +44,6 @@ def __getattr__(name: str) -> object:
     """Import torch only when a run is started or loaded: a config is checked without it."""
     if name not in ("run", "load"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import runs, trained
+    from . import runs
 
-    return runs.run if name == "run" else trained.load
+    return getattr(runs, name)

@@ -6,14 +6,17 @@ import contextlib
 import signal
 import time
 from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+from torch import nn
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.training import data
+from annealtune.training import data, models
 from annealtune.training.config import MOST_THREADS, RunConfig
+from annealtune.training.data.batches import Scaling
 from annealtune.training.progress import Progress, warnings_told
 from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
@@ -97,6 +100,32 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     for name, batches in parts.items():
         scores |= session.score(batches).named(name)
     return scores
+
+
+def load(run_dir: str | PathLike[str], *, raw: bool = False) -> nn.Module:
+    """Return the best model of a run, in evaluation mode on the CPU.
+
+    The data of the run is not needed.
+
+    Args:
+        run_dir: the directory of a run that has ended its first epoch.
+        raw: take inputs as the data holds them, such as uint8 pixels, and normalise them as in
+            training; otherwise the model takes normalised inputs.
+
+    Raises:
+        ConfigError: if the directory holds no run, or its model cannot be built.
+        RunError: if there are no best weights, or they are damaged.
+    """
+    directory = RunDirectory(Path(run_dir))
+    directory.check(large=False)  # the weights are checked when they are loaded
+    config, task = directory.config(), directory.task()
+    with torch.random.fork_rng(devices=()):  # the initial weights are not what is wanted
+        model = models.build(config.model, task, pad=config.pad)
+    directory.load_best(model)
+    if raw:
+        ndim = 1 + len(task.input_shape)
+        model = nn.Sequential(Scaling(task.mean, task.std, task.scale, ndim=ndim), model)
+    return model.eval()
 
 
 def make_session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
