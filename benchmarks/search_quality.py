@@ -72,7 +72,7 @@ def anneal(
 ) -> float:
     """The best energy that ours finds; as a rule nothing is chosen but the length."""
     annealer = Annealer(problem, temperature=temperature, seed=seed)
-    return annealer.run(evaluations=evaluations).best_energy
+    return annealer.run(iterations=evaluations - 1).best_energy
 
 
 def simanneal_auto(tour: Tour, evaluations: int, seed: int) -> float:

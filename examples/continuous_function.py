@@ -38,10 +38,10 @@ TEMPERATURES = {
 
 
 def main() -> None:
-    print(f"{'30,000 evaluations, 5 seeds':28} {'mean of the best':>17} {'worst':>9}")
+    print(f"{'30,000 moves, 5 seeds':28} {'mean of the best':>17} {'worst':>9}")
     for name, temperature in TEMPERATURES.items():
         searches = [Annealer(Rastrigin(), temperature=temperature, seed=s) for s in range(5)]
-        best = [search.run(evaluations=30_000).best_energy for search in searches]
+        best = [search.run(iterations=30_000).best_energy for search in searches]
         print(f"{name:28} {statistics.mean(best):17.5f} {max(best):9.5f}")
 
 

@@ -13,18 +13,7 @@ from pathlib import Path
 import pytest
 
 import annealtune
-from annealtune import search
-from annealtune.annealing import (
-    Automatic,
-    Genetic,
-    Geometric,
-    PlainStrategy,
-    Reheating,
-    SimulatedAnnealing,
-    Tabu,
-    VariableNeighborhood,
-    Verdict,
-)
+from annealtune.annealing import Automatic, Geometric, Reheating
 from annealtune.search import Annealer
 
 
@@ -158,12 +147,11 @@ def test_the_best_solution_is_kept_beside_the_very_last(tour, record):
 def test_counts(tour, record):
     result = Annealer(tour, temperature=1.0, seed=4, callback=record).run(300)
     assert result.iterations == 300
-    assert result.evaluations == tour.evaluations == 301
+    assert tour.evaluations == 301
     assert result.accepted == sum(info.accepted for info in record.infos)
     assert result.improved == sum(info.worsening < 0 for info in record.infos)
     assert 0 < result.improved < result.accepted < 300
     assert result.acceptance_rate == result.accepted / 300
-    assert result.improvement_rate == result.improved / 300
     assert [info.iteration for info in record.infos] == list(range(1, 301))
 
 
@@ -189,30 +177,19 @@ def test_the_global_generator_is_neither_read_nor_moved(tour):
 
 
 @pytest.mark.parametrize("scale", [1024.0, 2.0**-20])
-@pytest.mark.parametrize("limits", [{"iterations": 800}, {"seconds": 1000.0}])
-def test_scaling_the_energy_changes_no_decision_of_the_planned_temperature(scale, limits):
+def test_scaling_the_energy_changes_no_decision_of_the_planned_temperature(scale):
     plain, scaled = [], []
     for problem, trace in ((Tour(), plain), (Tour(scale), scaled)):
-        Annealer(problem, callback=until(1500, trace)).run(**limits)
+        Annealer(problem, callback=trace.append).run(800)
     assert [info.state for info in scaled] == [info.state for info in plain]
     assert [info.accepted for info in scaled] == [info.accepted for info in plain]
     assert len({info.accepted for info in plain}) == 2
 
 
-def until(iteration, trace):
-    """A callback that fills a list and stops the search."""
-
-    def callback(info):
-        trace.append(info)
-        return info.iteration == iteration
-
-    return callback
-
-
 def test_the_plan_covers_the_length_of_the_first_run(tour, record):
     annealer = Annealer(tour, callback=record)
     annealer.run(iterations=1000)
-    unit = annealer.state_dict()["strategy"]["unit"]
+    unit = annealer.state_dict()["schedule"]["unit"]
     changes = [number for number, info in enumerate(record.infos) if info.worsening != 0]
     measured = changes[50 - 1]  # the plan spends a twentieth of the moves on measuring
     cooling = [info.temperature for info in record.infos[measured + 1 :]]
@@ -233,7 +210,7 @@ def test_after_the_plan_the_search_goes_on_greedily(tour, record):
 def test_a_look_at_the_initial_solution_plans_nothing(tour):
     looked = Annealer(tour, seed=9)
     result = looked.run(iterations=0)
-    assert (result.iterations, result.evaluations, result.acceptance_rate) == (0, 1, 0.0)
+    assert (result.iterations, result.acceptance_rate) == (0, 0.0)
     assert looked.temperature == 0.0
     assert looked.run(iterations=400) == Annealer(tour, seed=9).run(iterations=400)
 
@@ -295,142 +272,25 @@ def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
     assert result.best_energy == sum(result.best_state) ** 2
 
 
-class Patient(PlainStrategy):
-    """A user's own: keeps every move that is not worse, and every third that is."""
-
-    def __init__(self):
-        self.worse = 0
-        self.epochs = 0
-
-    def decide(self, value, new_value, rng):
-        self.worse += new_value > value
-        return Verdict.of(value, new_value, accepted=new_value <= value or self.worse % 3 == 0)
-
-    def tick(self, clock):
-        self.epochs += clock == "epoch"
-
-    def state_dict(self):
-        return {"worse": self.worse, "epochs": self.epochs}
-
-    def load_state_dict(self, state):
-        self.worse, self.epochs = state["worse"], state["epochs"]
-
-
-def test_a_strategy_of_the_users_own_hears_both_clocks(record):
-    annealer = Annealer(
-        Table(5.0, 6.0), strategy=Patient(), iterations_per_epoch=4, callback=record
-    )
-    annealer.run(9)
-    # Every other proposal is worse until the third of these is kept, at iteration 5.
-    assert [info.accepted for info in record.infos[:5]] == [False, True, False, True, True]
-    assert annealer.state_dict()["strategy"]["epochs"] == 2
-    assert math.isnan(record.infos[0].temperature)
-    assert math.isnan(annealer.temperature)
-
-
-def test_a_strategy_that_learns_from_its_moves_hears_of_every_one(tour):
-    class Learner(SimulatedAnnealing):
-        def __init__(self):
-            super().__init__(0.0)
-            self.heard = []
-
-        def observe(self, setting, verdict):
-            self.heard.append(verdict)
-
-    annealer = Annealer(tour, strategy=Learner(), seed=0, callback=lambda info: seen.append(info))
-    seen = []
-    annealer.run(iterations=50)
-    heard = annealer._strategy.heard
-    assert [verdict.accepted for verdict in heard] == [info.accepted for info in seen]
-    assert {verdict.accepted for verdict in heard} == {True, False}
-
-
-class Clock:
-    """A clock that advances by a second whenever it is read."""
-
-    def __init__(self):
-        self.ticks = itertools.count()
-
-    def monotonic(self):
-        return float(next(self.ticks))
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    monkeypatch.setattr(search, "time", Clock())
-
-
-def test_by_evaluations_the_initial_one_included(tour):
-    result = Annealer(tour).run(evaluations=25)
-    assert tour.evaluations == 25
-    assert (result.evaluations, result.iterations, result.stopped_by) == (25, 24, "evaluations")
-
-
-@pytest.mark.usefixtures("clock")
-def test_by_seconds(tour):
-    result = Annealer(tour).run(seconds=10)
-    # Read at 0 to start, then before every iteration: at 1, 2, ... 9; at 10 time is over.
-    assert (result.iterations, result.stopped_by) == (9, "seconds")
-
-
-@pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(
-    ("limits", "iterations", "reason"),
-    [
-        ({"iterations": 5, "evaluations": 50, "seconds": 50}, 5, "iterations"),
-        ({"iterations": 50, "evaluations": 5, "seconds": 50}, 4, "evaluations"),
-        ({"iterations": 50, "evaluations": 50, "seconds": 5}, 4, "seconds"),
-        ({"iterations": 4, "evaluations": 5}, 4, "iterations"),
-        ({"iterations": 5, "evaluations": 5}, 4, "evaluations"),
-    ],
-)
-def test_the_first_limit_that_is_reached_stops(tour, limits, iterations, reason):
-    result = Annealer(tour).run(**limits)
-    assert (result.iterations, result.stopped_by) == (iterations, reason)
-
-
-def test_limits_count_from_the_call_and_counts_from_the_beginning(tour):
+def test_counts_start_at_the_beginning_of_the_search(tour):
     annealer = Annealer(tour)
     assert annealer.run(iterations=10).iterations == 10
     assert annealer.run(iterations=10).iterations == 20
-    result = annealer.run(evaluations=10)
-    assert (result.iterations, result.evaluations) == (30, 31)
-    assert tour.evaluations == 31
+    assert tour.evaluations == 21
 
 
-def test_by_the_callback(tour):
+def test_the_callback_stops_the_search(tour):
     result = Annealer(tour, callback=lambda info: info.iteration == 7).run(iterations=100)
-    assert (result.iterations, result.stopped_by) == (7, "callback")
-
-
-@pytest.mark.parametrize(
-    ("limits", "error", "argument"),
-    [
-        ({}, ValueError, "run()"),
-        ({"iterations": -1}, ValueError, "run(iterations=...)"),
-        ({"iterations": 1.5}, TypeError, "run(iterations=...)"),
-        ({"evaluations": 0}, ValueError, "run(evaluations=...)"),
-        ({"evaluations": 1e5}, TypeError, "run(evaluations=...)"),
-        ({"seconds": -0.5}, ValueError, "run(seconds=...)"),
-        ({"seconds": math.inf}, ValueError, "run(seconds=...)"),
-        ({"seconds": "60"}, TypeError, "run(seconds=...)"),
-    ],
-)
-def test_bad_limits_are_refused_before_anything_is_evaluated(tour, limits, error, argument):
-    with pytest.raises(error, match=re.escape(argument)):
-        Annealer(tour).run(**limits)
-    assert tour.evaluations == 0
+    assert result.iterations == 7
 
 
 CONSTRUCTIONS = {
     "planned": {},
-    "planned per epoch": {"iterations_per_epoch": 30},
     "constant": {"temperature": 0.5},
     "geometric per step": {"temperature": Geometric(1.0, 0.99, per="step")},
     "geometric per epoch": {"temperature": Geometric(1.0, 0.7), "iterations_per_epoch": 30},
     "reheating": {"temperature": Reheating(Geometric(1.0, 0.97, per="step"), every=70, times=3)},
     "automatic": {"temperature": Automatic(probes=50)},
-    "a user's own strategy": {"strategy": Patient(), "iterations_per_epoch": 7},
 }
 
 
@@ -440,14 +300,14 @@ def test_resumed_through_json_text_from_the_middle_of_a_run(arguments, cut):
     whole, saved, rest = [], [], []
 
     def save(info):
-        whole.append(repr(info))  # NaN is not NaN
+        whole.append(info)
         if info.iteration == cut:
             saved.append(json.dumps(first.state_dict()))
 
     first = Annealer(Tour(), seed=11, callback=save, **arguments)
     expected = first.run(iterations=400)
     # Another seed, so that everything must come from the saved state.
-    second = Annealer(Tour(), seed=99, callback=lambda info: rest.append(repr(info)), **arguments)
+    second = Annealer(Tour(), seed=99, callback=rest.append, **arguments)
     second.load_state_dict(json.loads(saved[0]))
     assert second.run(iterations=400 - cut) == expected
     assert rest == whole[cut:]
@@ -491,8 +351,6 @@ def test_the_second_half_of_a_pair_of_normal_numbers_is_saved():
     [
         ({}, lambda state: {"rng": 1}),
         ({"temperature": 1.0}, lambda state: state),
-        ({"temperature": 1.0}, lambda state: {**state, "kind": "SimulatedAnnealing"}),
-        ({"strategy": SimulatedAnnealing(1.0)}, lambda state: state),
     ],
 )
 def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tour, arguments, spoil):
@@ -516,29 +374,13 @@ PER_EPOCH = Geometric(1.0, 0.9)
         ({"seed": -1}, ValueError, "(seed=...)"),
         ({"seed": 0.5}, TypeError, "(seed=...)"),
         ({"iterations_per_epoch": 0}, ValueError, "(iterations_per_epoch=...)"),
-        ({"callback": 3}, TypeError, "(callback=...)"),
         ({"temperature": PER_EPOCH}, ValueError, "(iterations_per_epoch=...)"),
-        (
-            {"temperature": Reheating(PER_EPOCH, every=1, times=1)},
-            ValueError,
-            "(iterations_per_epoch=...)",
-        ),
-        ({"temperature": Automatic(length=5)}, ValueError, "(iterations_per_epoch=...)"),
         (
             {"temperature": PER_STEP, "iterations_per_epoch": 10},
             ValueError,
             "(iterations_per_epoch=...)",
         ),
-        (
-            {"strategy": SimulatedAnnealing(0.0), "temperature": 0.5},
-            ValueError,
-            "(strategy=..., temperature=...)",
-        ),
-        ({"strategy": "tabu"}, TypeError, "(strategy=...)"),
-        ({"strategy": SimulatedAnnealing}, TypeError, "(strategy=...)"),
-        ({"strategy": Tabu()}, TypeError, "(strategy=...)"),  # there is no H to choose from
-        ({"strategy": VariableNeighborhood()}, TypeError, "(strategy=...)"),
-        ({"strategy": Genetic(0.5)}, TypeError, "(strategy=...)"),
+        ({"iterations_per_epoch": 10}, ValueError, "(iterations_per_epoch=...)"),
     ],
 )
 def test_bad_arguments_are_named(tour, arguments, error, argument):
@@ -557,10 +399,7 @@ def test_a_problem_is_an_object_with_three_methods(problem):
     [
         (math.nan, ValueError),
         (-math.inf, ValueError),
-        ("1.5", TypeError),
-        (None, TypeError),
         ([1.0, 2.0], TypeError),
-        (1 + 2j, TypeError),
     ],
 )
 def test_a_first_energy_that_nothing_can_be_compared_with(energy, error):
@@ -568,13 +407,12 @@ def test_a_first_energy_that_nothing_can_be_compared_with(energy, error):
         Annealer(Table(energy, 1.0)).run(1)
 
 
-@pytest.mark.parametrize("energy", ["1.5", None, [1.0]])
-def test_a_later_energy_that_is_no_number_leaves_the_search_where_it_was(energy):
-    annealer = Annealer(Table(3.0, 2.0, energy), temperature=0.0)
+def test_a_later_energy_that_is_no_number_leaves_the_search_where_it_was():
+    annealer = Annealer(Table(3.0, 2.0, "1.5"), temperature=0.0)
     with pytest.raises(TypeError, match="energy"):
         annealer.run(10)
     result = annealer.run(0)
-    assert (result.iterations, result.evaluations, result.state, result.energy) == (1, 2, 1, 2.0)
+    assert (result.iterations, result.state, result.energy) == (1, 1, 2.0)
 
 
 @pytest.mark.parametrize("method", ["initial", "propose"])
@@ -582,13 +420,6 @@ def test_a_method_that_returns_nothing(tour, method):
     setattr(tour, method, lambda *arguments: None)
     with pytest.raises(TypeError, match=method):
         Annealer(tour).run(1)
-
-
-def test_epochs_cannot_be_planned_by_time_alone(tour):
-    annealer = Annealer(tour, iterations_per_epoch=10)
-    with pytest.raises(ValueError, match="iterations_per_epoch"):
-        annealer.run(seconds=1)
-    assert annealer.run(iterations=20).iterations == 20
 
 
 def test_the_search_needs_nothing_but_the_standard_library():

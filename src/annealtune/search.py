@@ -5,22 +5,17 @@ from __future__ import annotations
 import copy
 import math
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
-from annealtune.annealing import Automatic, Schedule, Setting, SimulatedAnnealing, Strategy
-from annealtune.annealing.arguments import count, not_negative
-from annealtune.annealing.temperature import Clock, as_schedule
+from annealtune.annealing import Automatic, Schedule, metropolis
+from annealtune.annealing.arguments import count
+from annealtune.annealing.temperature import as_schedule
 
 __all__ = ["Annealer", "IterationInfo", "Problem", "Result"]
 
 S = TypeVar("S")
-StopReason = Literal["iterations", "evaluations", "seconds", "callback"]
-
-# A problem's moves have no setting; a strategy that learns from its moves is given this one.
-_MOVE = Setting({"move": "proposed"})
 
 # The temperature that is planned when none is given: T = unit * 0.4 * (1 - x)^2, x the share of the
 # run that is over. Of some forty shapes this was the best compromise on eleven problems: tours
@@ -29,8 +24,6 @@ _MOVE = Setting({"move": "proposed"})
 # cooling forces a choice between an end that is still warm for a continuous function and one that
 # hurries through the temperatures at which a tour takes shape; a square that ends at 0 serves both.
 _START, _QUENCH, _PROBES = 0.4, 2.0, 100
-# Without a length: one unit at first, half of it after this many iterations.
-_HALVING = 1000
 
 
 @runtime_checkable
@@ -86,19 +79,33 @@ class IterationInfo(NamedTuple, Generic[S]):
 
 
 @dataclass
-class _Walk(Generic[S]):
-    """The present state of a search, as plain data from which it continues."""
+class Result(Generic[S]):
+    """Where a search stands. Counts start at its beginning, over all calls of ``run``.
+
+    Attributes:
+        state: the last solution, the output of Algorithm 1.
+        energy: its energy.
+        best_state: the best solution that was visited.
+        best_energy: its energy.
+        iterations: how many moves were tried.
+        accepted: how many moves were kept.
+        improved: how many moves were kept that lowered the energy.
+    """
 
     state: S
     energy: float
     best_state: S
     best_energy: float
     iterations: int = 0
-    evaluations: int = 1
     accepted: int = 0
     improved: int = 0
 
-    def move_to(self, state: S, energy: float) -> None:
+    @property
+    def acceptance_rate(self) -> float:
+        """The share of the moves that were kept."""
+        return self.accepted / self.iterations if self.iterations else 0.0
+
+    def _move_to(self, state: S, energy: float) -> None:
         """Make an accepted solution the current one."""
         self.accepted += 1
         self.improved += energy < self.energy
@@ -107,45 +114,8 @@ class _Walk(Generic[S]):
             self.best_state, self.best_energy = state, energy
 
 
-@dataclass(frozen=True)
-class Result(Generic[S]):
-    """The outcome of a search. Counts start at its beginning, over all calls of ``run``.
-
-    Attributes:
-        state: the last solution, the output of Algorithm 1.
-        energy: its energy.
-        best_state: the best solution that was visited.
-        best_energy: its energy.
-        iterations: how many moves were tried.
-        evaluations: how many energies were computed, the one of the initial solution included.
-        accepted: how many moves were kept.
-        improved: how many moves were kept that lowered the energy.
-        stopped_by: the argument of ``run`` that ended it, or ``"callback"``.
-    """
-
-    state: S
-    energy: float
-    best_state: S
-    best_energy: float
-    iterations: int
-    evaluations: int
-    accepted: int
-    improved: int
-    stopped_by: StopReason
-
-    @property
-    def acceptance_rate(self) -> float:
-        """The share of the moves that were kept."""
-        return self.accepted / self.iterations if self.iterations else 0.0
-
-    @property
-    def improvement_rate(self) -> float:
-        """The share of the moves that were kept and lowered the energy."""
-        return self.improved / self.iterations if self.iterations else 0.0
-
-
 class Annealer(Generic[S]):
-    r"""Minimize the energy of a problem by simulated annealing, or by another accept test.
+    r"""Minimize the energy of a problem by simulated annealing.
 
     .. math:: prob = e^{-worsening / T}, \quad worsening = f(s_{new}) - f(s), \quad T = \alpha T
 
@@ -157,23 +127,17 @@ class Annealer(Generic[S]):
         problem: an object with ``initial(rng)``, ``propose(state, rng)`` and ``energy(state)``.
         temperature: a number is a constant temperature (0 is greedy); a schedule is copied and
             used as it is. None plans one in units of the first worsenings over the length that
-            the first ``run`` is given, so that the scale of the energies does not matter. If
-            ``run`` is only given seconds there is no length to plan with: then the temperature
-            falls as 1 / (1 + k / 1000) in iteration k, which works, but not as well.
-        strategy: another accept test instead of simulated annealing: an object with its own
-            temperature, which is copied. It decides and observes; its ``pick`` is never called,
-            because a problem proposes its own moves. A strategy whose method is to choose among
-            the settings of H is refused.
+            the first ``run`` is given, so that the scale of the energies does not matter.
         seed: the seed of the generator.
-        iterations_per_epoch: how many iterations make an epoch, for cooling per epoch.
+        iterations_per_epoch: how many iterations make an epoch, for a schedule that cools per
+            epoch.
         callback: called with an `IterationInfo` after every iteration; the search stops if it
             returns True. ``state_dict`` may be called from it.
 
     Raises:
-        TypeError: if an argument is of the wrong kind, or the strategy chooses settings.
-        ValueError: if an argument breaks its rule, if both a temperature and a strategy are given,
-            or the clocks do not fit: a schedule that cools per epoch needs
-            ``iterations_per_epoch``, one that cools per step forbids it.
+        TypeError: if an argument is of the wrong kind.
+        ValueError: if an argument breaks its rule, or the clocks do not fit: a schedule that cools
+            per epoch needs ``iterations_per_epoch``, every other temperature forbids it.
 
     Example:
         >>> class NearestInteger:
@@ -197,7 +161,6 @@ class Annealer(Generic[S]):
         problem: Problem[S],
         *,
         temperature: float | Schedule | None = None,
-        strategy: Strategy | None = None,
         seed: int = 0,
         iterations_per_epoch: int | None = None,
         callback: Callable[[IterationInfo[S]], bool | None] | None = None,
@@ -207,103 +170,89 @@ class Annealer(Generic[S]):
                 "Annealer(problem=...) must be an object with the methods initial, propose and "
                 f"energy, got {problem!r}"
             )
-        if callback is not None and not callable(callback):
-            raise TypeError(f"Annealer(callback=...) must be callable, got {callback!r}")
         if iterations_per_epoch is not None:
             count("Annealer(iterations_per_epoch=...)", iterations_per_epoch, least=1)
         self.problem = problem
         self.callback = callback
         self.iterations_per_epoch = iterations_per_epoch
         self._rng = random.Random(count("Annealer(seed=...)", seed, least=0))
-        self._walk: _Walk[S] | None = None
-        self._strategy = _chosen(strategy, temperature)
-        self._is_planned = self._strategy is None
-        _check_clock(_schedule_of(self._strategy), iterations_per_epoch)
+        self._walk: Result[S] | None = None
+        self._schedule: Schedule | None = None
+        self._planned_for: int | None = None  # how many iterations, where the temperature is ours
+        if temperature is not None:
+            self._schedule = copy.deepcopy(as_schedule("Annealer", temperature))
+        cools_per_epoch = getattr(self._schedule, "per", None) == "epoch"
+        if cools_per_epoch != (iterations_per_epoch is not None):
+            raise ValueError(
+                "Annealer(iterations_per_epoch=...) must be given with a temperature that cools "
+                f"per epoch, and left out with others, got {iterations_per_epoch!r} with "
+                f"{temperature!r}"
+            )
+        self._is_planned = temperature is None
 
     @property
     def temperature(self) -> float:
-        """The temperature of the next accept test; 0 before one is planned, NaN without any."""
-        return 0.0 if self._strategy is None else self._strategy.temperature
+        """The temperature of the next accept test; 0 before one is planned."""
+        return 0.0 if self._schedule is None else self._schedule.temperature
 
-    def run(
-        self,
-        iterations: int | None = None,
-        *,
-        evaluations: int | None = None,
-        seconds: float | None = None,
-    ) -> Result[S]:
-        """Search until the first of the limits is reached; called again, continue.
+    def run(self, iterations: int) -> Result[S]:
+        """Search for some more iterations, or until the callback returns True.
 
-        Limits count from this call. A planned temperature keeps the plan of the first call: after
-        its end the search goes on at temperature 0. ``run(iterations=0)`` returns the present
-        result, after Ctrl-C for instance.
+        A planned temperature keeps the plan of the first call: after its end the search goes on at
+        temperature 0. ``run(0)`` returns the present result, after Ctrl-C for instance.
 
         Args:
-            iterations: stop after this many moves.
-            evaluations: stop after this many energies, the one of the initial solution included.
-            seconds: stop before the first iteration that would begin after this time.
+            iterations: how many moves are tried.
 
         Raises:
-            TypeError: if a limit is not a number, or a method of the problem returns the wrong
-                kind.
-            ValueError: if no limit is given, one is out of range, or the initial energy is NaN.
+            TypeError: if a method of the problem returns the wrong kind.
+            ValueError: if ``iterations`` is negative, or the initial energy is NaN.
         """
-        is_new = self._walk is None
-        most, limit = _most_moves(iterations, evaluations, seconds, initial=int(is_new))
-        allowed = math.inf if seconds is None else _finite("Annealer.run(seconds=...)", seconds)
-        deadline = time.monotonic() + allowed
-        strategy = self._plan(most)
-        walk = self._begin()  # line 1
-        first = walk.iterations
-        stopped_by: StopReason | None = None
-        while stopped_by is None:  # lines 2-11
-            if most is not None and walk.iterations - first >= most:
-                stopped_by = limit
-            elif allowed < math.inf and time.monotonic() >= deadline:
-                stopped_by = "seconds"
-            else:
-                info = self._iterate(walk, strategy)
-                if self.callback is not None and self.callback(info):
-                    stopped_by = "callback"
-        return Result(**vars(walk), stopped_by=stopped_by)
+        count("Annealer.run(iterations=...)", iterations, least=0)
+        if self._walk is None:
+            self._walk = self._begin()  # line 1
+        if self._schedule is None and iterations:
+            self._schedule = self._plan(iterations)
+        for _ in range(iterations):  # line 2
+            info = self._iterate(self._walk)
+            if self.callback is not None and self.callback(info):
+                break
+        return copy.copy(self._walk)
 
-    def _iterate(self, walk: _Walk[S], strategy: Strategy) -> IterationInfo[S]:
+    def _iterate(self, walk: Result[S]) -> IterationInfo[S]:
         """Try one move; the marks are the lines of Algorithm 1."""
-        temperature = strategy.temperature
+        assert self._schedule is not None
+        temperature = self._schedule.temperature
         tentative = _solution("propose", self.problem.propose(walk.state, self._rng))  # 3
         new_energy = _energy(self.problem.energy(tentative))
         _check_untouched(walk.state, tentative, walk.energy, new_energy)
-        verdict = strategy.decide(walk.energy, new_energy, self._rng)  # 4-6
+        verdict = metropolis(walk.energy, new_energy, temperature, self._rng.random())  # 4-6
         if verdict.accepted:
-            walk.move_to(tentative, new_energy)  # 7
-        strategy.observe(_MOVE, verdict)
+            walk._move_to(tentative, new_energy)  # 7
         walk.iterations += 1
-        walk.evaluations += 1
-        strategy.tick("step")  # 11
+        self._schedule.observe(verdict.worsening)
+        self._schedule.tick("step")  # 11
         if self.iterations_per_epoch and walk.iterations % self.iterations_per_epoch == 0:
-            strategy.tick("epoch")
+            self._schedule.tick("epoch")
         after = (walk.iterations, temperature, walk.state, walk.energy, new_energy)
         return IterationInfo(*after, *verdict, best_energy=walk.best_energy)
 
-    def _plan(self, moves: int | None) -> Strategy:
-        if self._strategy is not None:
-            return self._strategy
-        strategy = SimulatedAnnealing(_planned(moves, self.iterations_per_epoch))
-        if moves != 0:  # a look at the initial solution plans nothing
-            self._strategy = strategy
-        return strategy
+    def _begin(self) -> Result[S]:
+        state = _solution("initial", self.problem.initial(self._rng))
+        energy = _energy(self.problem.energy(state))
+        if math.isnan(energy) or energy == -math.inf:
+            raise ValueError(
+                "Annealer(problem=...) must start from an energy that is finite, or math.inf "
+                f"where the initial solution is not feasible, got {energy!r}"
+            )
+        return Result(state, energy, best_state=state, best_energy=energy)
 
-    def _begin(self) -> _Walk[S]:
-        if self._walk is None:
-            state = _solution("initial", self.problem.initial(self._rng))
-            energy = _energy(self.problem.energy(state))
-            if math.isnan(energy) or energy == -math.inf:
-                raise ValueError(
-                    "Annealer(problem=...) must start from an energy that is finite, or math.inf "
-                    f"where the initial solution is not feasible, got {energy!r}"
-                )
-            self._walk = _Walk(state, energy, best_state=state, best_energy=energy)
-        return self._walk
+    def _plan(self, iterations: int) -> Schedule:
+        self._planned_for = iterations
+        probes = max(1, min(_PROBES, iterations // 20))  # a short search is not all measuring
+        return Automatic(
+            length=iterations, per="step", probes=probes, start=_START, end=_START, quench=_QUENCH
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Return what ``load_state_dict`` needs to continue the same trajectory.
@@ -313,15 +262,11 @@ class Annealer(Generic[S]):
         or after ``run``, or from the callback.
         """
         version, words, gauss = self._rng.getstate()
-        schedule = _schedule_of(self._strategy)
-        names = ("length", "per", "probes", "start", "end", "quench")
-        has_plan = self._is_planned and schedule is not None
         return {
             "walk": None if self._walk is None else dict(vars(self._walk)),
             "rng": [version, list(words), gauss],
-            "kind": self._kind(),
-            "plan": {name: getattr(schedule, name) for name in names} if has_plan else None,
-            "strategy": None if self._strategy is None else self._strategy.state_dict(),
+            "planned_for": self._planned_for,
+            "schedule": None if self._schedule is None else self._schedule.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -331,115 +276,24 @@ class Annealer(Generic[S]):
             state: what ``state_dict`` returned.
 
         Raises:
-            ValueError: if it is something else, or its strategy or temperature was of another
-                kind.
+            ValueError: if it is something else, or only one of the two plans its temperature.
         """
-        if set(state) != set(self.state_dict()):
+        planned_for = state.get("planned_for")
+        is_given = planned_for is None and state.get("schedule") is not None
+        if set(state) != set(self.state_dict()) or is_given == self._is_planned:
             raise ValueError(
-                "Annealer.load_state_dict(state=...) must be what state_dict returned, a dict with "
-                f"the keys {sorted(self.state_dict())}, got {sorted(state)}"
+                "Annealer.load_state_dict(state=...) must be what state_dict returned, of an "
+                "annealer with the same temperature"
             )
-        if state["kind"] != self._kind():
-            raise ValueError(
-                "Annealer.load_state_dict(state=...) must come from an annealer with the same kind "
-                f"of strategy and temperature, here {self._kind()!r}, got {state['kind']!r}"
-            )
+        schedule = copy.deepcopy(self._schedule)
         if self._is_planned:
-            plan = state["plan"]
-            self._strategy = None if plan is None else SimulatedAnnealing(Automatic(**plan))
-        if self._strategy is not None:
-            self._strategy.load_state_dict(state["strategy"])
+            schedule = None if planned_for is None else self._plan(planned_for)
+        if schedule is not None:
+            schedule.load_state_dict(state["schedule"])
         version, words, gauss = state["rng"]
         self._rng.setstate((version, tuple(words), gauss))
-        self._walk = state["walk"] and _Walk(**state["walk"])
-
-    def _kind(self) -> str:
-        if self._is_planned:
-            return "planned"
-        parts = (self._strategy, _schedule_of(self._strategy))
-        return " with ".join(type(part).__name__ for part in parts if part is not None)
-
-
-def _chosen(strategy: Strategy | None, temperature: float | Schedule | None) -> Strategy | None:
-    """Return the strategy to use, None if its temperature is to be planned."""
-    if strategy is None:
-        if temperature is None:
-            return None
-        return SimulatedAnnealing(as_schedule("Annealer", temperature))
-    if temperature is not None:
-        raise ValueError(
-            "Annealer(strategy=..., temperature=...) must be given one of the two: a strategy "
-            f"brings its own temperature, got {temperature!r} too"
-        )
-    if not isinstance(strategy, Strategy):
-        raise TypeError(f"Annealer(strategy=...) must be a Strategy, got {strategy!r}")
-    if strategy.picks_settings:
-        raise TypeError(
-            "Annealer(strategy=...) must decide on moves alone: a problem proposes its own, and "
-            f"there is no H whose settings could be chosen, got {strategy!r}"
-        )
-    return copy.deepcopy(strategy)
-
-
-def _schedule_of(strategy: Strategy | None) -> Schedule | None:
-    return getattr(strategy, "schedule", None)
-
-
-def _check_clock(schedule: Schedule | None, iterations_per_epoch: int | None) -> None:
-    clock = getattr(schedule, "per", None)  # a constant has no clock
-    if clock == "epoch" and iterations_per_epoch is None:
-        raise ValueError(
-            "Annealer(iterations_per_epoch=...) must be given with a temperature that cools per "
-            f"epoch, got None with {schedule!r}; per='step' cools at every iteration"
-        )
-    if clock == "step" and iterations_per_epoch is not None:
-        raise ValueError(
-            "Annealer(iterations_per_epoch=...) must be left out with a temperature that cools "
-            f"per step, got {iterations_per_epoch!r} with {schedule!r}"
-        )
-
-
-def _planned(moves: int | None, iterations_per_epoch: int | None) -> Automatic:
-    """Plan the cooling of a search of a given length; None if it ends by time alone."""
-    if moves is None:
-        if iterations_per_epoch is not None:
-            raise ValueError(
-                "Annealer(iterations_per_epoch=...) must be left out, or run() be given iterations "
-                f"or evaluations: seconds alone plan no epochs, got {iterations_per_epoch!r}"
-            )
-        return Automatic(probes=_HALVING, start=1.0, end=1.0)
-    probes = max(1, min(_PROBES, moves // 20))  # a short search must not be used up by measuring
-    clock: Clock = "step" if iterations_per_epoch is None else "epoch"
-    ticks = max(1, math.ceil(moves / (iterations_per_epoch or 1)))
-    return Automatic(
-        length=ticks, per=clock, probes=probes, start=_START, end=_START, quench=_QUENCH
-    )
-
-
-def _most_moves(
-    iterations: int | None, evaluations: int | None, seconds: float | None, *, initial: int
-) -> tuple[int | None, StopReason]:
-    """Return how many moves one call may try and the limit that says so; the initial costs one."""
-    if iterations is None and evaluations is None and seconds is None:
-        raise ValueError(
-            "Annealer.run() must be told when to stop: give iterations, evaluations or seconds, "
-            "got none of them"
-        )
-    moves = None
-    if iterations is not None:
-        moves = count("Annealer.run(iterations=...)", iterations, least=0)
-    if evaluations is not None:
-        left = count("Annealer.run(evaluations=...)", evaluations, least=1) - initial
-        if moves is None or left < moves:
-            return left, "evaluations"
-    return moves, "iterations"
-
-
-def _finite(argument: str, seconds: float) -> float:
-    checked = not_negative(argument, seconds)
-    if math.isinf(checked):
-        raise ValueError(f"{argument} must be finite, got {seconds!r}")
-    return checked
+        self._schedule, self._planned_for = schedule, planned_for
+        self._walk = state["walk"] and Result(**state["walk"])
 
 
 def _solution(method: str, solution: S) -> S:

@@ -10,7 +10,6 @@ from annealtune.annealing.arguments import (
     number,
     one_length,
     positive,
-    share,
     whole,
 )
 
@@ -27,7 +26,6 @@ def test_numbers_become_floats():
     assert number("Owner(rate=...)", -math.inf) == -math.inf
     assert not_negative("Owner(rate=...)", math.inf) == math.inf
     assert positive("Owner(rate=...)", 3) == 3.0
-    assert [share("Owner(part=...)", part) for part in (0, 0.5, 1)] == [0.0, 0.5, 1.0]
 
 
 def test_counts_become_ints():
@@ -46,8 +44,6 @@ def test_counts_become_ints():
         (positive, 0, ValueError),
         (positive, math.inf, ValueError),
         (positive, math.nan, ValueError),
-        (share, 1.01, ValueError),
-        (share, math.nan, ValueError),
         (whole, 3.0, TypeError),
         (whole, True, TypeError),
         (lambda argument, value: count(argument, value, least=3), 2, ValueError),

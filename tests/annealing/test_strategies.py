@@ -71,6 +71,7 @@ def drive(strategy, rng, source, steps, new_value=None):
         new_value: the new value of every move, instead of those.
     """
     seen = []
+    strategy.check(H)
 
     def measure():
         if new_value is not None:
@@ -107,7 +108,6 @@ def test_it_fits_the_protocol_and_shows_itself(make):
     strategy = make()
     assert isinstance(strategy, Strategy)
     assert repr(strategy).startswith(f"{type(strategy).__name__}(")
-    strategy.check(H)
 
 
 @EVERY
@@ -332,9 +332,11 @@ BOUNDS = {1: 0.2, 2: 0.4, 3: 0.6}
 @pytest.mark.parametrize("cut", [None, 8])
 def test_variable_neighborhood_by_hand(cut):
     strategy, rng = VariableNeighborhood(levels=3), random.Random(0)
+    strategy.check(SIX)
     for number, (level, value, new_value, accepted) in enumerate(VARIABLE):
         if number == cut:
             strategy = through_json(strategy, VariableNeighborhood(levels=3))
+            strategy.check(SIX)
         assert strategy.level == level
         setting = strategy.pick(SIX, rng)
         assert setting["lr"] <= BOUNDS[level]
@@ -347,6 +349,7 @@ def test_variable_neighborhood_by_hand(cut):
 
 def reach(strategy, neighborhood, level):
     """All settings that are picked at a level."""
+    strategy.check(neighborhood)
     strategy.load_state_dict({"neighborhood": level})
     rng = random.Random(0)
     return {strategy.pick(neighborhood, rng) for _ in range(60 * len(neighborhood))}
@@ -362,14 +365,6 @@ def test_the_sets_are_nested_from_small_values_to_all(values, levels, sizes):
     for level, size in enumerate(sizes, start=1):
         expected = {setting for setting in neighborhood if setting["lr"] < size}
         assert reach(strategy, neighborhood, level) == expected
-
-
-def test_another_option_can_lead_from_conservative_to_risky():
-    neighborhood = grid(lr=[0.1, 0.2], momentum=[0.9, 0.0])
-    strategy = VariableNeighborhood(levels=2, order="momentum")
-    inner = {setting for setting in neighborhood if setting["momentum"] == 0.0}
-    assert reach(strategy, neighborhood, 1) == inner
-    assert reach(strategy, neighborhood, 2) == set(neighborhood)
 
 
 G = grid(lr=[0.1, 0.2, 0.3], momentum=[0.0, 0.9])
@@ -388,7 +383,7 @@ def begun(strategy, members):
 
 
 def three():
-    return Genetic(0.0, population=3, trials=2, mutation=0.5)
+    return Genetic(0.0, population=3, trials=2)
 
 
 # Three members, tried in turns, twice each: the setting, the value, the new value.
@@ -409,7 +404,7 @@ FIRST_BREEDING = [
     *(0.4, 0.95),  # 1 and 2: 1 wins
     *(0.99, 0.99),  # 2 against itself
     *(0.1, 0.9),  # the rate of the second parent, the momentum of the first: 0.3 and 0.9
-    0.3,  # a mutation
+    0.1,  # a mutation
     0.2,  # of the rate,
     0.5,  # to its one neighbor 0.2
 ]
@@ -455,12 +450,12 @@ def test_a_child_outside_the_neighborhood_is_replaced_by_its_fitter_parent():
     low, high = setting(0.1, 0.0), setting(0.2, 0.9)
     neighborhood = Neighborhood([low, high])
     for gains, survivor, heir in (([2.0, 1.0], low, low), ([1.0, 2.0], high, high)):
-        strategy = begun(Genetic(0.0, population=2, trials=1, tournament=1, mutation=0.0), G[:2])
+        strategy = begun(Genetic(0.0, population=2, trials=1), G[:2])
         strategy.load_state_dict(
             {**strategy.state_dict(), "members": [low, high], "gains": gains, "tried": 2}
         )
         # Both are parents; the rate of the first with the momentum of the second is not in G.
-        strategy.pick(neighborhood, ScriptedRandom(0.0, 0.9, 0.9, 0.1, 0.9))
+        strategy.pick(neighborhood, ScriptedRandom(0.0, 0.0, 0.9, 0.9, 0.9, 0.1, 0.9))
         assert strategy.members == (survivor, heir)
 
 
@@ -479,13 +474,13 @@ def test_a_child_outside_the_neighborhood_is_replaced_by_its_fitter_parent():
     ],
 )
 def test_a_mutation_goes_to_a_neighboring_value(neighborhood, start, reached):
-    strategy, rng, found = Genetic(0.0, population=2, trials=1, mutation=1.0), random.Random(0), []
-    for _ in range(60):
+    strategy, rng, found = Genetic(0.0, population=2, trials=1), random.Random(0), []
+    for _ in range(300):
         begun(strategy, [Setting(start)] * 2)
         strategy.load_state_dict({**strategy.state_dict(), "tried": 2})
         strategy.pick(neighborhood, rng)
         found.append(strategy.members[1])
-    assert set(found) == {Setting(options) for options in reached}
+    assert set(found) == {Setting(start), *(Setting(options) for options in reached)}
 
 
 class Mine(PlainStrategy):
@@ -517,8 +512,8 @@ def test_the_temperature_goes_to_those_that_take_one():
 
 
 def test_options_reach_the_constructor_also_of_a_class_of_the_users_own():
-    made = make_strategy("Owner", "genetic", {"population": 5, "mutation": 0.5}, 0.0)
-    assert (type(made), made.population, made.mutation) == (Genetic, 5, 0.5)
+    made = make_strategy("Owner", "genetic", {"population": 5, "trials": 3}, 0.0)
+    assert (type(made), made.population, made.trials) == (Genetic, 5, 3)
     mine = make_strategy("Owner", Mine, {"patience": 7}, temperature=0.5)
     assert (type(mine), mine.patience) == (Mine, 7)
     warm = make_strategy("Owner", Warm, {"anything": 1}, temperature=0.5)
@@ -530,10 +525,9 @@ def test_options_reach_the_constructor_also_of_a_class_of_the_users_own():
     [
         ("tabuu", {}, ValueError, "did you mean 'tabu'?"),
         ("zzz", {}, ValueError, "Owner(strategy=...)"),
-        ("tabu", {"tenur": 3}, ValueError, "did you mean 'tenure'?"),
-        ("genetic", {"temperature": 3}, ValueError, "'temperature'"),
-        (Warm, {"temperature": 3}, ValueError, "'temperature'"),
-        (Mine, {"patient": 3}, ValueError, "'patient'"),
+        ("tabu", {"tenur": 3}, TypeError, "tenur"),
+        ("genetic", {"temperature": 3}, TypeError, "temperature"),
+        (Mine, {"patient": 3}, TypeError, "patient"),
         ("tabu", {"tenure": -1}, ValueError, "Tabu(tenure=...)"),
         (3, {}, TypeError, "Owner(strategy=...)"),
         (Mine(), {}, TypeError, "Owner(strategy=...)"),
@@ -554,33 +548,15 @@ def test_a_strategy_that_cannot_be_made(strategy, options, error, part):
         (lambda: Tabu(candidates=0), ValueError, "Tabu(candidates=...)"),
         (lambda: Tabu(tenure=4).check(FOUR), ValueError, "Tabu(tenure=...)"),
         (lambda: VariableNeighborhood(0), ValueError, "VariableNeighborhood(levels=...)"),
-        (lambda: VariableNeighborhood(order=3), TypeError, "VariableNeighborhood(order=...)"),
         (lambda: VariableNeighborhood(7).check(SIX), ValueError, "VariableNeighborhood(levels"),
         (
             lambda: VariableNeighborhood().check(grid(momentum=[0.1, 0.2])),
             ValueError,
-            "VariableNeighborhood(order=...)",
-        ),
-        (
-            lambda: VariableNeighborhood(1, "clip").check(grid(clip=[None, 1.0])),
-            ValueError,
-            "VariableNeighborhood(order=...)",
+            "VariableNeighborhood(levels=...)",
         ),
         (lambda: Genetic(0.0, population=1), ValueError, "Genetic(population=...)"),
         (lambda: Genetic(0.0, trials=0), ValueError, "Genetic(trials=...)"),
-        (lambda: Genetic(0.0, tournament=0), ValueError, "Genetic(tournament=...)"),
-        (lambda: Genetic(0.0, mutation=1.5), ValueError, "Genetic(mutation=...)"),
         (lambda: Genetic(-1), ValueError, "Genetic(temperature=...)"),
-        (
-            lambda: VariableNeighborhood(2).load_state_dict({"neighborhood": 3}),
-            ValueError,
-            "VariableNeighborhood.load_state_dict",
-        ),
-        (
-            lambda: begun(Genetic(0.0, population=4), G[:3]),
-            ValueError,
-            "Genetic.load_state_dict",
-        ),
     ],
 )
 def test_bad_input_names_class_and_argument(build, error, argument):

@@ -33,7 +33,6 @@ INSIDE_A_STEP = {
     "adamw": "torch.optim:AdamW.step",
     "self-tuned": "torch.optim:AdamW.step",  # of one arm, while there is a race
     "sgd": "torch.optim:SGD.step",
-    "sgd-momentum": "torch.optim:SGD.step",
     "scheduled-sgd": "torch.optim:SGD.step",
 }
 
@@ -54,7 +53,7 @@ MOMENTS = {
         f"{STORAGE}.directory:write_json",
         3,
     ),
-    "recorded and not yet saved": (f"{ENTRY}:EventFile.add", 2),
+    "recorded and not yet saved": (f"{ENTRY}:_Run._save", 2),
     "the first epoch is recorded and nothing is saved": (
         f"{STORAGE}.checkpoint:Checkpoints.save",
         1,
@@ -115,7 +114,7 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
         (f"{STORAGE}.checkpoint:Checkpoints.save", 3),
         ("annealtune.training.session:evaluate", 2),
         (f"{STORAGE}.files:RecordFile.append", 2),
-        (f"{ENTRY}:EventFile.add", 1),  # recorded, best weights kept, not saved
+        (f"{ENTRY}:_Run._save", 1),  # recorded, best weights kept, not saved
         (f"{DIRECTORY}._remove_scratch", 1),  # right after the start
         (None, 0),  # at any time
     ]

@@ -27,7 +27,6 @@ METHODS = [
     {"method": "ssa"},
     {"method": "scheduled-sgd"},
     {"method": "sgd"},
-    {"method": "sgd-momentum"},
     {"method": "adamw"},
     {"method": "random-rate"},
 ]
@@ -117,7 +116,7 @@ def test_tokens_against_scores_by_hand(place):
         ("own_factories:float_pictures", "small-cnn-w8"),
         ("own_factories:waves", "mlp-w16"),
         ("own_factories:brightness", "small-cnn-w8"),
-        ("own_factories:brightness", "vgg11-w32"),
+        ("own_factories:brightness", "vgg16-w32"),
     ],
     ids=str,
 )
@@ -177,7 +176,6 @@ def test_the_first_line_says_what_the_data_was_taken_for(shown, place):
         ("regression", {"augment": "crop-flip"}, "augment"),
         ("tokens", {"augment": "crop-flip"}, "augment"),
         ("regression", {"pad": 8}, "pad"),
-        ("regression", {"channels_last": True}, "channels_last"),
         ("regression", {"method": "sgd-sa", "sgd-sa": {"accept_on": "error"}}, "accept_on"),
         ("regression", {"method": "ssa", "ssa": {"objective": "error"}}, "objective"),
         ("regression", {"model": "small-cnn"}, "small-cnn"),

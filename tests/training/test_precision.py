@@ -1,7 +1,5 @@
-"""Precision, memory format and compilation change the speed, not what a run is."""
+"""Precision, memory format and device change the speed, not what a run is."""
 
-import functools
-import shutil
 import signal
 
 import pytest
@@ -10,8 +8,6 @@ import torch
 from annealtune.errors import ConfigError
 from annealtune.training import data, run
 from annealtune.training.session import Session
-
-NEEDS_A_COMPILER = pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs g++")
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +38,12 @@ def test_the_forward_has_the_precision_it_is_given(tiny, digits, precision):
     expected = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     assert found == {expected[precision]}
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
+
+
+def test_images_are_channels_last_where_the_model_convolves(tiny, digits):
+    session = Session(tiny(device="cpu"), digits)
+    weight = session.model.features[4].weight
+    assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
 OVERFLOWING = """
@@ -76,74 +78,6 @@ def test_a_step_the_scaler_skips_leaves_the_next_ones_dropout_alone(
     assert moves[0] is None, "the test needs a gradient that overflows"
     assert len(made) >= 5
     assert {info.worsening for info in made} == {0.0}
-
-
-class TestMemoryFormat:
-    def test_both_give_the_same_up_to_rounding(self, complete, lines_of):
-        found = [
-            lines_of(complete(channels_last=last, method="sgd") / "metrics.jsonl")
-            for last in (True, False)
-        ]
-        for one, other in zip(*found, strict=True):
-            assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-3)
-            assert one["validation_loss"] == pytest.approx(other["validation_loss"], rel=1e-2)
-
-    @pytest.mark.parametrize(
-        ("model", "given", "expected"),
-        [
-            ("small-cnn-w8", None, True),
-            ("small-cnn-w8", False, False),
-            ("mlp", None, False),
-            ("mlp", True, True),
-        ],
-    )
-    def test_where_the_model_convolves_unless_given(self, tiny, digits, model, given, expected):
-        session = Session(tiny(model=model, channels_last=given, device="cpu"), digits)
-        assert session.channels_last is expected
-        if model != "mlp":
-            weight = session.model.features[4].weight
-            assert weight.is_contiguous(memory_format=torch.channels_last) is expected
-
-
-class TestCompile:
-    @pytest.mark.parametrize(
-        ("method", "options"),
-        [
-            ("sgd-sa", {}),
-            ("sgd-sa", {"accept_batch": "held-out", "accept_on": "error"}),
-            ("ssa", {}),
-            ("sgd", {}),
-        ],
-    )
-    def test_a_compiled_model_is_the_same_model(
-        self, complete, outcome, monkeypatch, method, options
-    ):
-        """With the backend that runs the captured graph as it is."""
-        changes = {"method": method, "epochs": 2, method: options}
-        expected = outcome(complete(**changes))
-        monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-        assert outcome(complete(**changes, compile=True)) == expected
-
-    @pytest.mark.slow
-    @NEEDS_A_COMPILER
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch.jit
-    def test_with_torchs_own_backend(self, complete, lines_of):
-        changes = {"method": "sgd", "model": "mlp-w8", "epochs": 2}
-        plain, compiled = (
-            lines_of(complete(compile=flag, **changes) / "metrics.jsonl")[-1]
-            for flag in (False, True)
-        )
-        for name in ("train_loss", "validation_loss"):
-            assert compiled[name] == pytest.approx(plain[name], rel=1e-4)
-
-    @pytest.mark.slow
-    @NEEDS_A_COMPILER
-    @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-    def test_the_probe_repeats_the_dropout_of_a_compiled_model(self, tiny, digits):
-        options = {"sgd-sa": {"lr": [0.0]}}
-        session = Session(tiny(compile=True, device="cpu", **options), digits)
-        moves = [session.method._optimizer.last_step for _ in session.train()]
-        assert [info.worsening for info in moves] == pytest.approx([0.0] * 6, abs=1e-5)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

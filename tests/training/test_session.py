@@ -13,7 +13,6 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from annealtune.annealing import Setting
-from annealtune.annealing.race import RaceInfo
 from annealtune.optim import StepInfo
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
@@ -174,61 +173,3 @@ class TestEpochTally:
                 tally.add(1.0, move)
         assert second.metrics() == first.metrics()
         assert second.moves() == first.moves()
-
-
-class TestTensorBoard:
-    def scalars(self, directory):
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-        events = EventAccumulator(str(directory / "tensorboard")).Reload()
-        return {
-            tag: [(event.step, event.value) for event in events.Scalars(tag)]
-            for tag in events.Tags()["scalars"]
-        }
-
-    def expected(self, records):
-        names = set().union(*records) - {"epoch"}
-        return {
-            name: [
-                (record["epoch"], pytest.approx(record[name], rel=1e-6))
-                for record in records
-                if record.get(name) is not None
-            ]
-            for name in names
-        }
-
-    def test_holds_the_numbers_of_the_records(self, complete, lines_of):
-        directory = complete(method="adamw", tensorboard=True)
-        records = lines_of(directory / "metrics.jsonl")
-        assert self.scalars(directory) == self.expected(records)
-
-    def test_races_are_text_and_the_last_weights_are_numbers(self, complete, lines_of):
-        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-        directory = complete(method="self-tuned", epochs=24, tensorboard=True)
-        records = lines_of(directory / "metrics.jsonl")
-        (race,) = [race for record in records for race in record.get("races", ())]
-        events = EventAccumulator(str(directory / "tensorboard")).Reload()
-        (event,) = events.Tensors("races/text_summary")
-        (text,) = event.tensor_proto.string_val
-        assert text.decode().startswith(f"{RaceInfo.from_dict(race)}\n")
-        scalars = self.scalars(directory)
-        for name in ("rate", "last_weights_validation_loss", "last_weights_validation_accuracy"):
-            assert [value for _, value in scalars[name]] == pytest.approx(
-                [record[name] for record in records], rel=1e-6
-            )
-
-    def test_nothing_twice_after_a_kill(self, place, program, at_call, lines_of, tiny_flags):
-        flags = ["train", *tiny_flags, "--method", "adamw", "--tensorboard", "--out", "run"]
-        # The events of the second epoch are written, its checkpoint is not.
-        setup = at_call("annealtune.training.storage.checkpoint:Checkpoints.save", 2)
-        assert program(*flags, setup=setup).code == -signal.SIGKILL
-        assert program(*flags, "--resume").code == 0
-        files = list((place / "run" / "tensorboard").iterdir())
-        assert len(files) == 2
-        records = lines_of(place / "run" / "metrics.jsonl")
-        assert [record["epoch"] for record in records] == [1, 2, 3]
-        assert self.scalars(place / "run") == self.expected(records)
-
-    def test_not_asked_for_is_not_written(self, complete):
-        assert not (complete(epochs=1) / "tensorboard").exists()

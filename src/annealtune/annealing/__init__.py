@@ -3,15 +3,13 @@
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
 from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.annealing.simulated_annealing import (
+from annealtune.annealing.strategies import (
+    STRATEGIES,
     Comparing,
+    Genetic,
     PlainStrategy,
     SimulatedAnnealing,
     Strategy,
-)
-from annealtune.annealing.strategies import (
-    STRATEGIES,
-    Genetic,
     Tabu,
     VariableNeighborhood,
     make_strategy,

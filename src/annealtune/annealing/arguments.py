@@ -7,8 +7,8 @@ one that breaks the rule.
 Example:
     >>> number("Geometric(factor=...)", 1), not_negative("Constant(temperature=...)", 0)
     (1.0, 0.0)
-    >>> positive("SelfTuner(around=...)", 0.1), share("Genetic(mutation=...)", 0.2)
-    (0.1, 0.2)
+    >>> positive("SelfTuner(around=...)", 0.1)
+    0.1
     >>> whole("SelfTuner(seed=...)", -1), count("Reheating(every=...)", 3, least=1)
     (-1, 3)
 """
@@ -40,14 +40,6 @@ def positive(argument: str, value: Any) -> float:
     checked = number(argument, value)
     if not 0 < checked < math.inf:
         raise ValueError(f"{argument} must be positive and finite, got {value!r}")
-    return checked
-
-
-def share(argument: str, value: Any) -> float:
-    """Return a number between 0 and 1, both included: a probability or a part of a whole."""
-    checked = number(argument, value)
-    if not 0 <= checked <= 1:
-        raise ValueError(f"{argument} must lie between 0 and 1, got {value!r}")
     return checked
 
 

@@ -1,21 +1,155 @@
-"""The other metaheuristics over H, and all four by name."""
+"""What a strategy is, the paper's own (simulated annealing), and three others over H.
+
+All four by name are in `STRATEGIES`, at the end.
+"""
 
 from __future__ import annotations
 
+import copy
 import inspect
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.arguments import count, share
+from annealtune.annealing.arguments import count
 from annealtune.annealing.neighborhood import Neighborhood, Setting, restored
-from annealtune.annealing.simulated_annealing import PlainStrategy, SimulatedAnnealing, Strategy
-from annealtune.annealing.temperature import Schedule
+from annealtune.annealing.temperature import Clock, Schedule, as_schedule
 from annealtune.errors import did_you_mean
 
 T = TypeVar("T")
+# Of `Genetic`: how many members compete to be a parent, and how often a child is mutated.
+_TOURNAMENT, _MUTATION = 2, 0.2
+
+
+class PlainStrategy:
+    """What every strategy is: a uniform pick, no memory, and a decision that a subclass adds.
+
+    One step calls ``pick``, ``decide``, ``observe`` and ``tick("step")`` in this order; the end of
+    an epoch calls ``tick("epoch")``. All randomness comes from the generator that is passed in; the
+    caller owns it, saves it and restores it. What the strategy itself must remember is in
+    ``state_dict``, as plain data.
+
+    Attributes:
+        picks_settings: whether the choice among the settings of H is a part of the method. Such a
+            strategy says nothing about moves that come without an H (`StochasticSA`).
+
+    Example:
+        >>> class SmallWorsenings(PlainStrategy):
+        ...     def decide(self, value, new_value, rng):
+        ...         worsening = new_value - value
+        ...         return Verdict.of(value, new_value, accepted=worsening < 0.01)
+        >>> SmallWorsenings().decide(1.0, 1.001, random.Random(0)).accepted
+        True
+    """
+
+    picks_settings: ClassVar[bool] = False
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision; NaN for a strategy that has none."""
+        return math.nan
+
+    def check(self, neighborhood: Neighborhood) -> None:
+        """Raise ValueError if the strategy does not fit H; called once, before the first pick."""
+
+    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
+        """Choose the setting of the next move: uniformly (Algorithm 2, line 7), with one draw."""
+        return neighborhood.pick(rng)
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Keep or undo the move from ``value`` to ``new_value``; left to the subclass."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must define decide(value, new_value, rng) and return a Verdict"
+        )
+
+    def observe(self, setting: Setting, verdict: Verdict) -> None:
+        """Learn from the verdict on the move with this setting."""
+
+    def tick(self, clock: Clock) -> None:
+        """Note the end of a step or of an epoch."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what ``load_state_dict`` needs, as plain data."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+
+    def __repr__(self) -> str:
+        public = (f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
+        return f"{type(self).__name__}({', '.join(public)})"
+
+
+Strategy = PlainStrategy  # where the type of any strategy is meant, not a base to derive from
+
+
+@runtime_checkable
+class Comparing(Protocol):
+    """A strategy that measures several candidates before it moves; each costs one evaluation.
+
+    If ``candidates`` is 1, ``pick`` is called as for any other strategy. Otherwise a step calls
+    ``shortlist``, measures every setting on it from the same point, calls ``select`` and then
+    ``decide`` and ``observe`` for the one that was selected.
+    """
+
+    @property
+    def candidates(self) -> int:
+        """How many settings are measured in each step."""
+
+    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
+        """Choose the different settings to measure."""
+
+    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
+        """Choose the move among them, by the values from ``value`` that they lead to."""
+
+
+class SimulatedAnnealing(PlainStrategy):
+    """The paper's metaheuristic: a uniform pick and the Metropolis rule.
+
+    Every ``pick`` and every ``decide`` draws exactly one number, needed or not, so that two runs
+    that differ in a decision still see the same settings afterwards. A temperature of 0 is hill
+    climbing, one of ``math.inf`` a random walk.
+
+    Args:
+        temperature: a number (constant) or a schedule; a schedule is copied, so one object can
+            be given to many runs.
+
+    Example:
+        >>> strategy = SimulatedAnnealing(0.0)
+        >>> strategy.decide(1.0, 1.1, random.Random(0)).accepted
+        False
+
+    Reference:
+        Fischetti and Stringher (2019), Section 2 and Algorithms 1 and 2.
+    """
+
+    def __init__(self, temperature: float | Schedule) -> None:
+        self.schedule = copy.deepcopy(as_schedule(type(self).__name__, temperature))
+
+    @property
+    def temperature(self) -> float:
+        """The temperature of the next decision."""
+        return self.schedule.temperature
+
+    def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
+        """Apply the Metropolis rule (Algorithm 1, lines 4-6; Algorithm 2, lines 10-12)."""
+        verdict = metropolis(value, new_value, self.temperature, rng.random())
+        self.schedule.observe(verdict.worsening)
+        return verdict
+
+    def tick(self, clock: Clock) -> None:
+        """Cool, if the schedule follows this clock."""
+        self.schedule.tick(clock)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state of the schedule."""
+        return self.schedule.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.schedule.load_state_dict(state)
 
 
 class Tabu(PlainStrategy):
@@ -71,12 +205,10 @@ class Tabu(PlainStrategy):
 
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Pick uniformly among the settings that are not tabu, with exactly one draw."""
-        self.check(neighborhood)
         return _one_of([setting for setting in neighborhood if setting not in self._left], rng)
 
     def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
         """Draw the candidates from all of H, without replacement."""
-        self.check(neighborhood)
         return tuple(rng.sample(neighborhood, min(self.candidates, len(neighborhood))))
 
     def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
@@ -116,9 +248,6 @@ class Tabu(PlainStrategy):
         self._left = {restored(options): left for options, left in state["tabu"]}
         self._best_gain = state["best_gain"]
 
-    def __repr__(self) -> str:
-        return f"Tabu(tenure={self.tenure!r}, candidates={self.candidates!r})"
-
 
 class VariableNeighborhood(PlainStrategy):
     r"""Pick from nested sets :math:`N_1 \subset \dots \subset N_{levels} = H`, from tame to risky.
@@ -126,8 +255,8 @@ class VariableNeighborhood(PlainStrategy):
     A setting is picked uniformly from :math:`N_k` and its move is kept iff it does not worsen.
     After a success the next pick is from :math:`N_1`, after a failure from :math:`N_{k+1}`, and
     after a failure in H itself from :math:`N_1` again. :math:`N_k` holds the settings with the
-    smallest values of one option, a share of :math:`k / levels` of all its values: for ``levels=4``
-    and the rates 1, 2, ... 8 the sets reach up to 2, 4, 6 and 8.
+    smallest rates, a share of :math:`k / levels` of all: for ``levels=4`` and the rates 1, 2, ... 8
+    the sets reach up to 2, 4, 6 and 8.
 
     From the literature: nested neighborhoods, a random point of the present one (the reduced
     version, without a local search), advance on failure and return on success. Our choice: the
@@ -135,8 +264,7 @@ class VariableNeighborhood(PlainStrategy):
     otherwise a rate too small to change anything would be kept for good.
 
     Args:
-        levels: the number of nested sets.
-        order: the option whose values lead from conservative (small) to risky (large).
+        levels: the number of nested sets, at most the number of different rates in H.
 
     Example:
         >>> strategy, rng = VariableNeighborhood(levels=2), random.Random(0)
@@ -153,16 +281,10 @@ class VariableNeighborhood(PlainStrategy):
 
     picks_settings = True
 
-    def __init__(self, levels: int = 4, order: str = "lr") -> None:
+    def __init__(self, levels: int = 4) -> None:
         self.levels = count("VariableNeighborhood(levels=...)", levels, least=1)
-        if not isinstance(order, str):
-            raise TypeError(
-                f"VariableNeighborhood(order=...) must be the name of an option, got {order!r}"
-            )
-        self.order = order
         self.level = 1
         self._sets: tuple[Neighborhood, ...] = ()
-        self._divided: Neighborhood | None = None
 
     @property
     def temperature(self) -> float:
@@ -171,35 +293,20 @@ class VariableNeighborhood(PlainStrategy):
 
     def check(self, neighborhood: Neighborhood) -> None:
         """Divide H into nested sets, or say why that cannot be done."""
-        if self.order not in neighborhood.options:
+        rates = sorted({setting["lr"] for setting in neighborhood if "lr" in setting})
+        if self.levels > len(rates):
             raise ValueError(
-                "VariableNeighborhood(order=...) must be an option of H, one of "
-                f"{', '.join(neighborhood.options)}, got {self.order!r}"
+                "VariableNeighborhood(levels=...) must not exceed the number of different learning "
+                f"rates in H, here {len(rates)}, got {self.levels!r}"
             )
-        values = {setting[self.order] for setting in neighborhood}
-        try:
-            ordered = sorted(values)
-        except TypeError:
-            raise ValueError(
-                "VariableNeighborhood(order=...) must be an option whose values can be ordered "
-                f"from small to large, got {self.order!r} with {sorted(map(repr, values))}"
-            ) from None
-        if self.levels > len(ordered):
-            raise ValueError(
-                "VariableNeighborhood(levels=...) must not exceed the number of different values "
-                f"of {self.order!r} in H, here {len(ordered)}, got {self.levels!r}"
-            )
-        bounds = [ordered[k * len(ordered) // self.levels - 1] for k in range(1, self.levels + 1)]
+        bounds = [rates[k * len(rates) // self.levels - 1] for k in range(1, self.levels + 1)]
         self._sets = tuple(
-            Neighborhood(setting for setting in neighborhood if setting[self.order] <= bound)
+            Neighborhood(setting for setting in neighborhood if setting["lr"] <= bound)
             for bound in bounds
         )
-        self._divided = neighborhood
 
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Pick uniformly from the present set, with exactly one draw."""
-        if self._divided is not neighborhood:
-            self.check(neighborhood)
         return self._sets[self.level - 1].pick(rng)
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
@@ -216,17 +323,8 @@ class VariableNeighborhood(PlainStrategy):
         return {"neighborhood": self.level}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken; ValueError if there were more sets."""
-        level = state["neighborhood"]
-        if level > self.levels:
-            raise ValueError(
-                "VariableNeighborhood.load_state_dict: the state must come from at most "
-                f"{self.levels} nested sets, got one in set {level}"
-            )
-        self.level = level
-
-    def __repr__(self) -> str:
-        return f"VariableNeighborhood(levels={self.levels!r}, order={self.order!r})"
+        """Continue where ``state_dict`` was taken."""
+        self.level = state["neighborhood"]
 
 
 class Genetic(SimulatedAnnealing):
@@ -234,10 +332,10 @@ class Genetic(SimulatedAnnealing):
 
     Each generation tries every member ``trials`` times, taking turns, so that all are measured at
     the same stage of the run. A member's fitness is what its moves gained, kept or not. Then the
-    fittest survives, and the other places are filled with children: two winners of tournaments, for
-    each option the value of the one or the other, and with some probability a mutation, which moves
-    one option to a neighboring value. A child that is not in H, because H is not a full grid, is
-    replaced by its fitter parent. A new value that is not finite makes a fitness of ``-inf``.
+    fittest survives, and the other places are filled with children: two winners of tournaments of
+    two, for each option the value of the one or the other, and in one of five a mutation, which
+    moves one option to a neighboring value. A child that is not in H, because H is not a full grid,
+    is replaced by its fitter parent. A new value that is not finite makes a fitness of ``-inf``.
 
     From the literature: a population, tournament selection, uniform crossover, mutation and
     elitism. Our choice: the members are settings, measured by the moves that the run makes anyway;
@@ -248,8 +346,6 @@ class Genetic(SimulatedAnnealing):
         temperature: a number (constant) or a schedule, for the accept test; a schedule is copied.
         population: the number of members, at least 2; if H is smaller, some settings occur twice.
         trials: how often each is tried in a generation.
-        tournament: how many members compete to be a parent; 1 selects nothing.
-        mutation: the probability that a child is mutated.
 
     Example:
         >>> from annealtune.annealing import grid
@@ -274,14 +370,10 @@ class Genetic(SimulatedAnnealing):
         temperature: float | Schedule,
         population: int = 8,
         trials: int = 4,
-        tournament: int = 2,
-        mutation: float = 0.2,
     ) -> None:
         super().__init__(temperature)
         self.population = count("Genetic(population=...)", population, least=2)
         self.trials = count("Genetic(trials=...)", trials, least=1)
-        self.tournament = count("Genetic(tournament=...)", tournament, least=1)
-        self.mutation = share("Genetic(mutation=...)", mutation)
         self._members: list[Setting] = []
         self._gains: list[float] = []  # of each member in this generation, summed up
         self._tried = 0  # in this generation, by all members
@@ -315,23 +407,11 @@ class Genetic(SimulatedAnnealing):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken; ValueError for another population."""
-        members = [restored(options) for options in state["members"]]
-        if len(members) not in (0, self.population):
-            raise ValueError(
-                f"Genetic.load_state_dict: the state must come from a population of "
-                f"{self.population}, got one of {len(members)}"
-            )
+        """Continue where ``state_dict`` was taken."""
         super().load_state_dict(state["schedule"])
-        self._members = members
+        self._members = [restored(options) for options in state["members"]]
         self._gains = list(state["gains"])
         self._tried = state["tried"]
-
-    def __repr__(self) -> str:
-        return (
-            f"Genetic({self.schedule!r}, population={self.population!r}, trials={self.trials!r}, "
-            f"tournament={self.tournament!r}, mutation={self.mutation!r})"
-        )
 
     def _first_members(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
         """Draw without replacement; start again with all of H when it is used up."""
@@ -350,7 +430,7 @@ class Genetic(SimulatedAnnealing):
         one, other = self._winner(rng), self._winner(rng)
         parents = self._members[one], self._members[other]
         options = {name: parents[rng.random() < 0.5][name] for name in neighborhood.options}
-        if rng.random() < self.mutation:
+        if rng.random() < _MUTATION:
             _mutate(options, neighborhood, rng)
         child = Setting(options)
         if child in neighborhood:
@@ -359,7 +439,7 @@ class Genetic(SimulatedAnnealing):
 
     def _winner(self, rng: random.Random) -> int:
         """Return the place of the fittest of some members, drawn with replacement."""
-        drawn = [int(rng.random() * self.population) for _ in range(self.tournament)]
+        drawn = [int(rng.random() * self.population) for _ in range(_TOURNAMENT)]
         return max(drawn, key=self._gains.__getitem__)
 
 
@@ -420,8 +500,9 @@ def make_strategy(
         temperature: a number or a schedule, for a strategy that takes one; ignored otherwise.
 
     Raises:
-        TypeError: if the strategy is neither a name nor a class that makes a `Strategy`.
-        ValueError: if the name or an option is unknown, or an option breaks its rule.
+        TypeError: if the strategy is neither a name nor a class that makes a `Strategy`, or it has
+            no such option.
+        ValueError: if the name is unknown, or an option breaks its rule.
 
     Example:
         >>> make_strategy("EmbeddedTuner", "tabu", {"candidates": 2}, temperature=1.0)
@@ -438,14 +519,5 @@ def make_strategy(
             f"{owner}(strategy=...) must be the name of a strategy or a class derived from "
             f"annealtune.strategies.PlainStrategy, got {strategy!r}"
         )
-    parameters = inspect.signature(cls).parameters
-    known = [name for name in parameters if name != "temperature"]
-    takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for name in options:
-        if name == "temperature" or not (name in known or takes_any):
-            raise ValueError(
-                f"{owner}(strategy=...): the options of {cls.__name__} must be among "
-                f"{', '.join(known) or 'none'}, got {name!r}{did_you_mean(name, known)}"
-            )
     given = {"temperature": temperature} if takes_temperature(cls) else {}
     return cls(**given, **options)

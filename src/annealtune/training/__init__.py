@@ -5,7 +5,7 @@
 - `config/`: every key of a run, known without importing torch;
 - `session.py`: one epoch of training; `methods/`: who makes the steps; `world.py`: in how many
   processes;
-- `storage/`: what a run leaves on disk; `tensorboard.py`: and for TensorBoard;
+- `storage/`: what a run leaves on disk;
 - `data/`, `models/`: what is trained, and on what; `factories.py`: or what a user names instead;
 - `progress.py`, `describe.py`: what a person sees of a run; `stopping.py`: how it is stopped.
 """

@@ -22,7 +22,6 @@ from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
 from annealtune.training.storage.files import describe_provenance, read_json
-from annealtune.training.tensorboard import EventFile
 from annealtune.training.world import World, check_processes, joined
 
 # What the last epoch's record and the result have in common, where the method has it.
@@ -80,8 +79,7 @@ def run(
                 return found.result
             training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
             training.begin(found.state, found.changes)
-            with training.events:
-                return training.complete()
+            return training.complete()
 
 
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
@@ -243,7 +241,6 @@ class _Run:
             self._restore(state)
         self._races_told = len(session.method.races)
         self.stop.begin()
-        self.events: EventFile | contextlib.nullcontext[None] = contextlib.nullcontext()
         self._has_best = world.of_first(lambda: self._begin_directory(state, changes))
         if state is not None and not self._has_best and session.keeper.has_weights:
             # A later epoch, which comes again, had replaced those that the checkpoint knows.
@@ -258,7 +255,6 @@ class _Run:
         """Go on in the directory, or begin in it; tell whether the best weights are there."""
         directory, session = self.directory, self.session
         has_best = directory.go_on(state)
-        self.events = EventFile(directory.path / "tensorboard", session.epoch, self.config)
         directory.begin(self._config_text(changes), session.task)
         return has_best
 
@@ -314,9 +310,8 @@ class _Run:
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
-        if isinstance(self.events, EventFile):  # in the first process
+        if self.world.is_first:
             self.directory.add_records(record, moves)
-            self.events.add(record)
         self._save()
         self.progress.epoch(record)
 

@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -58,24 +58,20 @@ class Session:
         self.device = world.device(config.device)
         torch.manual_seed(config.seeds["init_seed"])
         self.model = models.build(config.model, self.task, pad=config.pad).to(self.device)
-        self.channels_last = config.channels_last
-        if self.channels_last is None:
-            convolves = any(isinstance(m, nn.Conv2d) for m in self.model.modules())
-            self.channels_last = convolves and self.task.is_image
-        if self.channels_last:
+        convolves = any(isinstance(m, nn.Conv2d) for m in self.model.modules())
+        channels_last = convolves and self.task.is_image
+        if channels_last:
             self.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         # Images of one size in minibatches of one size: the fastest kernels can be looked up once.
         if self.device.type == "cuda":
             torch.backends.cudnn.benchmark = self.task.is_image
         # Without gradients there is nothing for DDP to exchange.
         self.network = self.model if config.method == "ssa" else world.wrap(self.model)
-        if config.compile:
-            self.network = cast(nn.Module, torch.compile(self.network))
         self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
             config,
             dataset,
             device=self.device,
-            channels_last=bool(self.channels_last),
+            channels_last=channels_last,
         )
         self._check_smallest_minibatches()
         scaler = GradScaler(self.device.type) if config.precision == "fp16" else None
@@ -269,11 +265,6 @@ def _check_task(config: RunConfig, task: Task) -> None:
         raise ConfigError(
             f"augment = {config.augment!r}: only uint8 images are changed at random, got "
             f"{task.input_type} samples of shape {task.input_shape}; take augment = 'none'"
-        )
-    if config.channels_last and not task.is_image:
-        raise ConfigError(
-            f"channels_last = true: only images have channels, got samples of shape "
-            f"{task.input_shape}"
         )
     if task.has_accuracy:
         return

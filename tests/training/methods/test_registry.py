@@ -8,7 +8,6 @@ import torch
 from torch.nn import functional as F
 
 from annealtune import SGDSA, StochasticSA, grid
-from annealtune.annealing import Geometric
 from annealtune.errors import NonFiniteLossError
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
@@ -85,37 +84,14 @@ def assert_same_bits(found, expected):
         assert torch.equal(found[name], expected[name]), name
 
 
-OPTIONS = {"lr": [2.0, 0.5, 0.05], "momentum": [0.0, 0.9]}
-
-
-def test_sgd_sa_is_the_optimizer(complete, weights_of, digits):
-    directory = complete(**{"sgd-sa": OPTIONS}, decision_seed=5)
-    expected = by_hand(digits, lambda model: SGDSA(model, grid(**OPTIONS), epochs=3, seed=5))
-    assert_same_bits(weights_of(directory), expected)
-
-
-@pytest.mark.parametrize(("per", "factor"), [("epoch", 0.1), ("step", 0.75)])
-def test_the_temperature_is_the_optimizers(complete, weights_of, lines_of, digits, per, factor):
-    rates = [20.0, 5.0, 0.5]
-    cooling = {"temperature": 2.0, "cooling_factor": factor, "cooling_per": per}
-    directory = complete(**{"sgd-sa": {"lr": rates, **cooling}})
-    schedule = Geometric(2.0, factor, per=per)
-    expected = by_hand(digits, lambda model: SGDSA(model, grid(lr=rates), temperature=schedule))
-    assert_same_bits(weights_of(directory), expected)
-    records = lines_of(directory / "metrics.jsonl")
-    ticks = [0, 1, 2] if per == "epoch" else [5, 11, 17]
-    assert [record["temperature"] for record in records] == pytest.approx(
-        [2 * factor**tick for tick in ticks]
-    )
-    assert sum(record["accepted_worsening"] for record in records) > 0
-    assert sum(record["rejected_worsening"] for record in records) > 0
+RATES = [2.0, 0.5, 0.05]
 
 
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
 def test_presets_are_those_of_the_optimizer(complete, weights_of, digits, preset):
-    directory = complete(**{"sgd-sa": {"lr": OPTIONS["lr"], "preset": preset}})
+    directory = complete(**{"sgd-sa": {"lr": RATES, "preset": preset}})
     expected = by_hand(
-        digits, lambda model: SGDSA(model, grid(lr=OPTIONS["lr"]), preset=preset, batch_size=30)
+        digits, lambda model: SGDSA(model, grid(lr=RATES), preset=preset, batch_size=30)
     )
     assert_same_bits(weights_of(directory), expected)
 
@@ -132,11 +108,12 @@ def test_ssa_is_the_optimizer(complete, weights_of, lines_of, digits, objective)
 
 
 def test_the_radius_of_ssa(complete, lines_of):
-    shrinking = {"radius": 0.5, "shrink_below": 1.0, "shrink_factor": 2.0}
+    shrinking = {"radius": 0.5, "preset": "paper-code"}
     directory = complete(method="ssa", ssa=shrinking)
     radii = [line["radius"] for line in lines_of(directory / "metrics.jsonl")]
     assert radii[0] == 0.5
-    assert set(radii) <= {0.5, 0.25, 0.125}
+    assert set(radii) <= {0.5, 0.05, 0.005}
+    assert len(set(radii)) > 1
     kept = {"radius": 0.5, "preset": "paper-text"}
     directory = complete(method="ssa", ssa=kept)
     assert {line["radius"] for line in lines_of(directory / "metrics.jsonl")} == {0.5}

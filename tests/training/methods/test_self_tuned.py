@@ -1,6 +1,5 @@
 """Method self-tuned: SelfTuner in the program's own loop."""
 
-import functools
 import json
 import signal
 import time
@@ -221,12 +220,6 @@ def test_a_run_that_breaks_is_brought_back(program, racing_flags, place, lines_o
     assert records[-1]["train_loss"] < 0.5 < records[0]["train_loss"]
     # One minibatch after many sound ones says nothing of the rate; it is in no mean either.
     assert records[17]["rate"] == records[2]["rate"]
-
-
-def test_compiled_it_is_the_same_run(undisturbed, racing, outcome, monkeypatch):
-    """With the backend that runs the captured graph as it is."""
-    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
-    assert outcome(racing(compile=True)) == undisturbed(**RACING)
 
 
 KILLS = [

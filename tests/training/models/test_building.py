@@ -82,7 +82,7 @@ def test_the_widest_divisor_that_parses_is_the_widest_that_builds(name: str) -> 
         parse(f"{name}-w0")
 
 
-@pytest.mark.parametrize("name", ["vgg11-w16", "resnet18-w16", "small-cnn", "mlp"])
+@pytest.mark.parametrize("name", ["vgg16-w16", "resnet34-w16", "small-cnn", "mlp"])
 def test_the_same_seed_gives_the_same_weights(name: str) -> None:
     def weights(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -103,7 +103,7 @@ def test_the_output_check_leaves_no_trace() -> None:
 
 
 def test_vgg_pads_fashion_mnist_to_32_and_keeps_the_picture_in_the_middle() -> None:
-    net = build("vgg11-w32", Task.of_images(channels=1, image_size=(28, 28), classes=10))
+    net = build("vgg16-w32", Task.of_images(channels=1, image_size=(28, 28), classes=10))
     padded = net.pad(torch.ones(1, 1, 28, 28))
     assert padded.shape == (1, 1, 32, 32)
     assert padded[0, 0, 2:30, 2:30].eq(1).all()
@@ -111,7 +111,7 @@ def test_vgg_pads_fashion_mnist_to_32_and_keeps_the_picture_in_the_middle() -> N
 
 
 def test_an_image_that_fits_gets_no_padding_layer() -> None:
-    net = build("vgg11-w32", Task.of_images(channels=3, image_size=(32, 64), classes=10))
+    net = build("vgg16-w32", Task.of_images(channels=3, image_size=(32, 64), classes=10))
     assert not any(isinstance(m, nn.ZeroPad2d) for m in net.modules())
 
 
@@ -140,7 +140,7 @@ def test_odd_padding_puts_the_rest_right_and_below() -> None:
     ("name", "image_size", "pad", "message"),
     [
         ("vgg16", (28, 28), 0, "'vgg16' needs images of at least 32x32.*got 28x28; set pad = 32"),
-        ("resnet18", (4, 28), None, "at least 8x8.*got 4x28"),
+        ("resnet34", (4, 28), None, "at least 8x8.*got 4x28"),
         ("small-cnn", (2, 2), None, "at least 4x4"),
     ],
 )

@@ -5,7 +5,6 @@ From the top: kinds of values, the set H, temperature and strategy, then the blo
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -23,10 +22,7 @@ from annealtune.annealing import (
     STRATEGIES,
     Automatic,
     Comparing,
-    Geometric,
     Neighborhood,
-    Reheating,
-    Schedule,
     Strategy,
     grid,
     log_range,
@@ -40,8 +36,7 @@ DEFAULT_STRATEGY = "simulated-annealing"
 DEFAULT_HELD_OUT = 0.1
 DEFAULT_MOMENTUM = 0.9
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
-_IN_H = ("lr", "momentum", "dampening", "weight_decay", "nesterov", "betas", "eps", "amsgrad")
-_COOLING = ("temperature", "cooling_factor", "cooling_per", "floor", "reheat_every", "reheat_times")
+_IN_H = ("lr", "momentum", "weight_decay", "nesterov", "betas")
 T = TypeVar("T")
 
 
@@ -51,21 +46,13 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _listed(value: Any) -> Any:
-    """Take a single value as a list of one, and a table as values in equal ratios."""
-    if not isinstance(value, Mapping):
-        return value if _is_list(value) else (value,)
-    rule = "must be a value, a list of values or { low = 1e-4, high = 1.0, count = 9 }"
-    if value.keys() != {"low", "high", "count"}:
-        raise ValueError(f"{rule}, got the keys {', '.join(map(str, value)) or 'none'}")
-    try:
-        return log_range(value["low"], value["high"], value["count"])
-    except (TypeError, OverflowError) as error:
-        raise ValueError(f"{rule}: {error}") from None
-
-
 def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
+
+
+def _listed(value: Any) -> Any:
+    """Take a single value as a list of one."""
+    return value if _is_list(value) else (value,)
 
 
 def _pairs(value: Any) -> Any:
@@ -73,15 +60,9 @@ def _pairs(value: Any) -> Any:
     return (value,) if _is_list(value) and not any(map(_is_list, value)) else value
 
 
-def _tables(value: Any) -> Any:
-    """Take a single table as a list of one."""
-    return (value,) if isinstance(value, Mapping) else value
-
-
 Flag = Annotated[bool, Field(strict=True)]
 Count = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
-Number = Annotated[float, Field(strict=True)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
@@ -90,7 +71,6 @@ BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]
 Betas = tuple[BelowOne, BelowOne]
 Pairs = Annotated[tuple[Betas, ...], BeforeValidator(_pairs)]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_listed)]
-Tables = Annotated[tuple[T, ...], BeforeValidator(_tables)]
 OptimizerName = Literal["adamw", "adam", "nadam", "radam", "rmsprop", "sgd"]
 Preset = Annotated[
     Literal["paper-text", "paper-code"] | None,
@@ -98,37 +78,13 @@ Preset = Annotated[
 ]
 
 
-class SgdSetting(Options):
-    """One member of H: options of torch.optim.SGD."""
-
-    lr: NotNegative
-    momentum: NotNegative | None = None
-    dampening: Number | None = None
-    weight_decay: NotNegative | None = None
-    nesterov: Flag | None = None
-
-
-class AdamwSetting(Options):
-    """One member of H: options of torch.optim.AdamW."""
-
-    lr: NotNegative
-    weight_decay: NotNegative | None = None
-    betas: Betas | None = None
-    eps: NotNegative | None = None
-    amsgrad: Flag | None = None
-
-
 class SgdKeys(Options):
     """The options of torch.optim.SGD in H."""
 
     lr: Listed[NotNegative] = Field(PAPER_RATES, description="learning rates in H")
     momentum: Listed[NotNegative] | None = Field(None, description="momenta in H")
-    dampening: Listed[Number] | None = Field(None, description="dampenings in H")
     weight_decay: Listed[NotNegative] | None = Field(None, description="weight decays in H")
     nesterov: Listed[Flag] | None = Field(None, description="Nesterov or not, in H")
-    settings: Tables[SgdSetting] | None = Field(
-        None, description="H one by one instead: [{ lr = 0.5, momentum = 0.0 }, ...]"
-    )
 
 
 class AdamwKeys(Options):
@@ -139,70 +95,34 @@ class AdamwKeys(Options):
         None, description="weight decays in H (unset: 0.01)"
     )
     betas: Pairs | None = Field(None, description="pairs of betas in H (unset: 0.9, 0.999)")
-    eps: Listed[NotNegative] | None = Field(None, description="epsilons in H (unset: 1e-8)")
-    amsgrad: Listed[Flag] | None = Field(None, description="AMSGrad or not, in H")
-    settings: Tables[AdamwSetting] | None = Field(
-        None, description="H one by one instead: [{ lr = 0.01, betas = [0.9, 0.99] }, ...]"
-    )
 
 
 class NeighborhoodOptions(Options):
-    """The set H: the product of the values of each option, or its members one by one."""
+    """The set H: the product of the values of each option."""
 
     @model_validator(mode="after")
     def _is_a_neighborhood(self) -> NeighborhoodOptions:
-        lists = [name for name in _given(self) if name in self.model_fields_set]
-        if self._members() is not None and lists:
-            raise ValueError(
-                f"settings: must be all of H, got {', '.join(lists)} as well; write either "
-                "settings or a list for each option"
-            )
         if not any(map(is_possible, self.neighborhood())):
-            raise ValueError("nesterov = true needs a momentum above 0 and a dampening of 0 in H")
+            raise ValueError("nesterov = true needs a momentum above 0 in H")
         return self
 
     def neighborhood(self) -> Neighborhood:
         """Return H."""
-        members = self._members()
-        return grid(**_given(self)) if members is None else Neighborhood(map(_given, members))
-
-    def idle(self) -> set[str]:
-        """Return the keys whose defaults mean nothing here: written down, they would be given."""
-        return set() if self._members() is None else {"lr"}
-
-    def _members(self) -> tuple[Options, ...] | None:
-        members: tuple[Options, ...] | None = getattr(self, "settings", None)
-        return members
-
-
-def _given(table: Options) -> dict[str, Any]:
-    """Return the options of H that a table sets, in the order in which H is built."""
-    values = {name: getattr(table, name, None) for name in _IN_H}
-    return {name: value for name, value in values.items() if value is not None}
+        values = {name: getattr(self, name, None) for name in _IN_H}
+        return grid(**{name: value for name, value in values.items() if value is not None})
 
 
 def is_possible(setting: Mapping[str, Any]) -> bool:
     """Whether torch's SGD takes these options together."""
-    nesterov = setting.get("nesterov", False)
-    return not nesterov or (setting.get("momentum", 0) > 0 and setting.get("dampening", 0) == 0)
+    return not setting.get("nesterov", False) or setting.get("momentum", 0) > 0
 
 
 class AnnealingOptions(Options):
     """Common to the methods that accept moves or undo them: the temperature and the strategy."""
 
     temperature: Annotated[float, Field(ge=0, strict=True)] | None = Field(
-        None, description="T0 in units of the loss; alone it is constant, unset it is automatic"
-    )
-    cooling_factor: Factor | None = Field(
-        None, description="alpha: the temperature is multiplied by it at every tick"
-    )
-    cooling_per: Literal["epoch", "step"] = Field("epoch", description="what a tick is")
-    floor: NotNegative = Field(0.0, description="the temperature does not fall below it")
-    reheat_every: Annotated[int, Field(ge=1, strict=True)] | None = Field(
-        None, description="restore T0 after this many ticks"
-    )
-    reheat_times: Annotated[int, Field(ge=0, strict=True)] = Field(
-        0, description="how often to restore T0"
+        None,
+        description="in units of the loss: T0 of a preset, else constant; unset it is automatic",
     )
     strategy: str = Field(
         DEFAULT_STRATEGY, description="the metaheuristic: a built-in one or package.module:Class"
@@ -218,17 +138,6 @@ class AnnealingOptions(Options):
 
     @model_validator(mode="after")
     def _fit_together(self) -> AnnealingOptions:
-        if (self.reheat_every is None) != (self.reheat_times == 0):
-            raise ValueError("reheat_every and reheat_times need each other")
-        if self.cooling_factor is None and (
-            self.reheat_times or self.floor or self.cooling_per != "epoch"
-        ):
-            raise ValueError("cooling_per, floor and reheat_every need a cooling_factor")
-        if self.cooling_factor is not None and self.temperature is None:
-            raise ValueError(
-                f"cooling_factor = {self.cooling_factor} needs a temperature to start from"
-            )
-        self.schedule()
         if self.strategy in STRATEGIES:  # a user's own is imported when the run starts
             self.make_strategy(STRATEGIES[self.strategy], epochs=1)
         preset = getattr(self, "preset", None)
@@ -238,19 +147,6 @@ class AnnealingOptions(Options):
                 f"{self.strategy!r}"
             )
         return self
-
-    def schedule(self) -> float | Schedule | None:
-        """Return what the optimizers take as their temperature."""
-        if self.cooling_factor is None or self.temperature is None:
-            return self.temperature
-        if self.temperature == 0 or math.isinf(self.temperature):
-            raise ValueError(f"temperature = {self.temperature} cannot be cooled")
-        cooling = Geometric(
-            self.temperature, self.cooling_factor, per=self.cooling_per, floor=self.floor
-        )
-        if self.reheat_every is None:
-            return cooling
-        return Reheating(cooling, every=self.reheat_every, times=self.reheat_times)
 
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
         """Make the strategy and check that it fits the other options.
@@ -263,15 +159,13 @@ class AnnealingOptions(Options):
             ValueError: if it refuses its options or a given temperature, or does not fit the rest
                 of the block.
         """
-        if not takes_temperature(cls):
-            for key in _COOLING:
-                if getattr(self, key) != type(self).model_fields[key].default:
-                    raise ValueError(
-                        f"{key} = {getattr(self, key)!r}: must be left out with strategy = "
-                        f"{self.strategy!r}, which takes no temperature"
-                    )
-        schedule = self.schedule()
-        temperature = Automatic(length=epochs) if schedule is None else schedule
+        given = self.temperature
+        if given is not None and not takes_temperature(cls):
+            raise ValueError(
+                f"temperature = {given!r}: must be left out with strategy = {self.strategy!r}, "
+                "which takes no temperature"
+            )
+        temperature = Automatic(length=epochs) if given is None else given
         owner = "strategy"
         try:
             return make_strategy(owner, cls, self.strategy_options or {}, temperature)
@@ -380,15 +274,6 @@ class SsaOptions(AnnealingOptions):
 
     preset: Preset = None
     radius: Positive = Field(0.01, description="epsilon, the size of a move")
-    shrink_below: Share | None = Field(
-        None,
-        description="divide the radius when fewer moves of an epoch improve; 0 never, "
-        "unset never (0.6 with paper-code)",
-    )
-    shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
-        10.0, description="what the radius is divided by"
-    )
-    scaling: Literal["none", "rms"] = Field("none", description="per-layer size of a move")
     objective: Literal["loss", "error"] = Field(
         "loss", description="what is minimized: the loss, or one minus the accuracy"
     )
@@ -416,21 +301,6 @@ class ScheduledSgdOptions(Options):
     lr: Positive = Field(0.1, description="first learning rate")
     factor: Factor = Field(0.1, description="the rate is multiplied by it at every milestone")
     milestones: tuple[Share, ...] = Field((0.3, 0.7), description="shares of the epochs")
-
-
-class SgdMomentumOptions(Options):
-    """SGD with momentum and a cosine to zero."""
-
-    lr: Positive = Field(0.1, description="first learning rate")
-    momentum: BelowOne = Field(0.9, description="momentum")
-    nesterov: Flag = Field(False, description="Nesterov's form of it")
-    weight_decay: NotNegative = Field(5e-4, description="weight decay")
-
-    @model_validator(mode="after")
-    def _is_possible(self) -> SgdMomentumOptions:
-        if not is_possible(self.model_dump()):
-            raise ValueError("nesterov = true needs a momentum above 0")
-        return self
 
 
 class AdamwOptions(Options):

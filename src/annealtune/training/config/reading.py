@@ -6,9 +6,9 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from annealtune.errors import ConfigError, did_you_mean
 
@@ -122,11 +122,8 @@ def _unknown_key(path: list[str], method: Any) -> str:
         return f"{path[0]}: unknown key; did you mean {meant!r}?"
     model: Any = RunConfig
     for part in path[:-1]:
-        if not part.isdigit():  # the place in a list
-            fields = model.model_fields.items()
-            model = _model_in(
-                next(field.annotation for name, field in fields if part in (name, field.alias))
-            )
+        fields = model.model_fields.items()
+        model = next(field.annotation for name, field in fields if part in (name, field.alias))
     known = _keys(model)
     hint = did_you_mean(path[-1], known, cutoff=_NEAR) or f"; known keys: {', '.join(known)}"
     return f"{'.'.join(path)}: unknown key{hint}"
@@ -134,10 +131,3 @@ def _unknown_key(path: list[str], method: Any) -> str:
 
 def _keys(model: Any) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
-
-
-def _model_in(annotation: Any) -> Any:
-    """Return the block that an annotation is, or that its list holds."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next(filter(None, map(_model_in, get_args(annotation))), None)

@@ -20,13 +20,11 @@ from .blocks import (
     Count,
     Factor,
     Flag,
-    NeighborhoodOptions,
     Options,
     RandomRateOptions,
     ScheduledSgdOptions,
     Seed,
     SelfTunedOptions,
-    SgdMomentumOptions,
     SgdOptions,
     SgdSaOptions,
     SsaOptions,
@@ -40,7 +38,6 @@ MethodName = Literal[
     "ssa",
     "scheduled-sgd",
     "sgd",
-    "sgd-momentum",
     "adamw",
     "random-rate",
 ]
@@ -48,7 +45,7 @@ DEFAULT_METHOD: MethodName = "self-tuned"
 DEVICES = ("auto", "cpu", "cuda", "mps")
 MOST_THREADS = 1024
 # Keys that may differ when a run is continued: they do not change its results.
-FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every", "tensorboard"})
+FREE_KEYS = frozenset({"data_dir", "download", "checkpoint_every"})
 # A table in the config file of a run, for the reader; not part of the config.
 ENVIRONMENT = "environment"
 # Tables of an experiment file that say which runs a study consists of; not part of any one run.
@@ -112,14 +109,9 @@ class RunConfig(Options):
     precision: Literal["fp32", "bf16", "fp16"] = Field(
         "fp32", description="autocast of the forward"
     )
-    compile: Flag = Field(False, description="torch.compile the model")
-    channels_last: Flag | None = Field(
-        None, description="memory format of images (unset: where the model convolves)"
-    )
     checkpoint_every: str = Field(
         "epoch", description="epoch, N steps or Nm minutes; always at the end of an epoch"
     )
-    tensorboard: Flag = Field(False, description="also write TensorBoard events")
 
     self_tuned: SelfTunedOptions = Field(SelfTunedOptions(), alias="self-tuned")
     sgd_sa: SgdSaOptions = Field(SgdSaOptions(), alias="sgd-sa")
@@ -127,7 +119,6 @@ class RunConfig(Options):
     ssa: SsaOptions = SsaOptions()
     scheduled_sgd: ScheduledSgdOptions = Field(ScheduledSgdOptions(), alias="scheduled-sgd")
     sgd: SgdOptions = SgdOptions()
-    sgd_momentum: SgdMomentumOptions = Field(SgdMomentumOptions(), alias="sgd-momentum")
     adamw: AdamwOptions = AdamwOptions()
     random_rate: RandomRateOptions = Field(RandomRateOptions(), alias="random-rate")
 
@@ -186,8 +177,7 @@ class RunConfig(Options):
         """Return every key that is set and the block of the chosen method, as plain data."""
         fields = type(self).model_fields.items()
         left_out: dict[str, Any] = {name: True for name, field in fields if is_block(field)}
-        idle = self.options.idle() if isinstance(self.options, NeighborhoodOptions) else set()
-        left_out[self.method.replace("-", "_")] = idle
+        del left_out[self.method.replace("-", "_")]
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude=left_out)
 
     def to_toml(self, environment: Mapping[str, Any] | None = None) -> str:

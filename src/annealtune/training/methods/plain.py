@@ -24,7 +24,7 @@ from .method import CountedMinibatch, Method
 def build_plain(
     config: RunConfig, model: nn.Module, steps_per_epoch: int, scaler: GradScaler | None
 ) -> Plain:
-    """Build sgd, scheduled-sgd, sgd-momentum or adamw."""
+    """Build sgd, scheduled-sgd or adamw."""
     kind = torch.optim.AdamW if config.method == "adamw" else torch.optim.SGD
     arguments = config.options.model_dump(exclude={"factor", "milestones", "schedule"})
     optimizer = kind(model.parameters(), **arguments)

@@ -62,7 +62,7 @@ def _tuned(
         on, batch = options.accept_on, options.accept_batch
         arguments["strategy"] = _strategy(config, options)
         if arguments["strategy"] is None:
-            arguments["temperature"] = options.schedule()
+            arguments["temperature"] = options.temperature
         if on == "error" and batch == "same" and scaler is None:  # the closure's outputs tell it
             arguments["accept_on"] = "error"
     else:
@@ -78,19 +78,15 @@ def _tuned(
 
 
 def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Module) -> StochasticSA:
-    below = options.shrink_below
-    if below is None:
-        below = Shrinking().below if options.preset == "paper-code" else 0.0
     strategy = _strategy(config, options)
     return StochasticSA(
         model,
-        radius=Shrinking(options.radius, below=below, factor=options.shrink_factor),
+        radius=Shrinking(options.radius) if options.preset == "paper-code" else options.radius,
         preset=options.preset,
-        temperature=options.schedule() if strategy is None else None,
+        temperature=options.temperature if strategy is None else None,
         strategy=strategy,
         epochs=config.epochs,
         batch_size=config.batch_size,
-        scaling=options.scaling,
         seed=config.seeds["decision_seed"],
     )
 

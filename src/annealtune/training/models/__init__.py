@@ -1,7 +1,7 @@
 """The nets, by name.
 
 - `build`: from a name to a net that is known to fit the data (`building.py`);
-- `paper_nets.py`: the two families of the paper; `small_nets.py`: for a CPU.
+- the nets themselves (`nets.py`).
 """
 
 from .building import build

@@ -17,8 +17,7 @@ from annealtune.training.factories import (
 )
 from annealtune.training.task import Task
 
-from .paper_nets import VGG, ResNet
-from .small_nets import MLP, SmallCNN
+from .nets import MLP, VGG16, ResNet34, SmallCNN
 
 
 def build(name: str, task: Task, *, pad: int | None = None) -> nn.Module:
@@ -28,12 +27,12 @@ def build(name: str, task: Task, *, pad: int | None = None) -> nn.Module:
     gives the same weights. The check leaves that generator, the weights and the mode as they were.
 
     Args:
-        name: ``vgg11|13|16|19``, ``resnet18|34|50``, ``small-cnn`` or ``mlp``, each with ``-wK``
-            for widths divided by K, or ``package.module:factory``: a callable that returns an
+        name: ``vgg16``, ``resnet34``, ``small-cnn`` or ``mlp``, each with ``-wK`` for widths
+            divided by K, or ``package.module:factory``: a callable that returns an
             ``nn.Module`` and takes any of what `Task.told` names by keyword; ``image_size`` is
             that after padding.
         task: What goes in and what must come out.
-        pad: Zero-pad both sides of images to a multiple of this. ``None``: 32 for ``vgg*``, no
+        pad: Zero-pad both sides of images to a multiple of this. ``None``: 32 for ``vgg16``, no
             padding for other models. 0: never. If it changes the size, the model is a
             ``nn.Sequential`` of the layers ``pad`` and ``net``.
 
@@ -99,10 +98,10 @@ def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
         "classes": task.output_shape[0],
         "divisor": divisor,
     }
-    if architecture.startswith("vgg"):
-        return VGG(int(architecture.removeprefix("vgg")), **arguments)
-    if architecture.startswith("resnet"):
-        return ResNet(int(architecture.removeprefix("resnet")), **arguments)
+    if architecture == "vgg16":
+        return VGG16(**arguments)
+    if architecture == "resnet34":
+        return ResNet34(**arguments)
     return SmallCNN(image_size=(height, width), **arguments)
 
 
