@@ -19,8 +19,6 @@ CASES = {
         "strategy": "genetic",
     },
     "what is tabu": {"lr": [5.0, 0.5, 0.05], "momentum": [0.0, 0.9], "strategy": "tabu"},
-        "settings": [{"lr": 2.0, "momentum": 0.0}, {"lr": 0.3, "momentum": 0.9}]
-    },
 }
 FUNCTION = """
 def wrong(model, minibatch):
