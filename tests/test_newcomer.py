@@ -44,7 +44,6 @@ LIST = (
     (COLD, "train --epoch 3", 2, ["--epochs"]),
     (COLD, "train --method adam", 2, [r"did you mean 'adamw'\?"]),
     (COLD, "train --data cifar", 2, [r"did you mean 'cifar10'\?"]),
-    (COLD, "train adamw", 2, [r"did you mean --method adamw\?"]),
     (WARM, "train --data cifar10", 1, ["cifar10", "--download"]),
     # The settings in a file, another method with an option of its own, pictures of one's own.
     (COLD, "config --model mlp-w4 --train-size 200", 0, ['method = "self-tuned"']),

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
-
-_UNPRINTABLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
-# Words longer than any name: comparing them with names takes time and finds nothing.
-_LONGEST_NAME = 200
 
 
 class AnnealtuneError(Exception):
-    """Base of every exception that is annealtune's own.
-
-    Its text can be shown on any terminal, whatever names and values it quotes; see `printable`.
-    """
-
-    def __str__(self) -> str:
-        return printable(super().__str__())
+    """Base of every exception that is annealtune's own."""
 
 
 class NonFiniteLossError(AnnealtuneError, ArithmeticError):
@@ -56,50 +43,18 @@ class RunStoppedError(AnnealtuneError):
         self.signal_number = signal_number
 
 
-def printable(text: str) -> str:
-    r"""Return text in which what would steer a terminal is spelled out; line ends and tabs stay.
-
-    These are control characters, so every escape sequence, those that turn the direction of
-    writing, and halves of characters, which no file takes.
-
-    Example:
-        >>> print(printable("a\x1b[31mb"))
-        a\x1b[31mb
-    """
-    return _UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known one, if one is near.
 
-    Another number is not a typo: for ``figure-9`` or ``cifar100`` nothing is suggested where there
-    are ``figure-4`` or ``cifar10``.
-
-    Args:
-        name: what was given; capitals, hyphens and underscores make no difference.
-        known: the names that exist.
-        cutoff: how near is near, from 0 to 1.
+    Capitals, hyphens and underscores make no difference.
 
     Example:
         >>> print("got 'Tabuu'" + did_you_mean("Tabuu", ["genetic", "tabu"]))
         got 'Tabuu'; did you mean 'tabu'?
     """
-    near = nearest(name, known, cutoff)
-    return "" if near is None else f"; did you mean {near!r}?"
-
-
-def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known name that is meant, None if none is near; see `did_you_mean`."""
-    if len(name) > _LONGEST_NAME:
-        return None
-    wanted = _plain(name)
-    plain = {_plain(word): word for word in known}
-    if wanted in plain:
-        return plain[wanted]
-    if any(_differ_in_numbers(wanted, word) for word in plain):
-        return None
-    near = difflib.get_close_matches(wanted, plain, n=1, cutoff=cutoff)
-    return plain[near[0]] if near else None
+    plain = {word.lower().replace("_", "-"): word for word in known}
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.7)
+    return f"; did you mean {plain[near[0]]!r}?" if near else ""
 
 
 def unknown_name(key: str, name: str, known: Iterable[str], *, or_else: str = "") -> ConfigError:
@@ -121,13 +76,3 @@ def unknown_name(key: str, name: str, known: Iterable[str], *, or_else: str = ""
     return ConfigError(
         f"{key} = {name!r}: unknown{f'{hint} Known' if hint else '; known'}: {names}"
     )
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace("_", "-")
-
-
-def _differ_in_numbers(one: str, other: str) -> bool:
-    """Tell whether two names are the same apart from the numbers in them."""
-    bare_one, bare_other = (re.sub(r"\d+", "0", word) for word in (one, other))
-    return one != other and bare_one == bare_other

@@ -163,12 +163,6 @@ class TestResume:
         assert "there is no run in runs/digits-small-cnn-self-tuned-seed0;" in text
         assert list(tmp_path.iterdir()) == []
 
-    def test_it_knows_the_runs_beside_it(self, refused, tmp_path):
-        (tmp_path / "runs" / "first").mkdir(parents=True)
-        (tmp_path / "runs" / "first" / "config.toml").touch()
-        for words in (["train", "--resume", "--out"], ["inspect"]):
-            assert "did you mean 'runs/first'?" in refused(*words, "runs/frist")
-
     def test_without_out_the_last_one_that_is_not_finished(self, annealtune, tmp_path):
         flags = ["train", *TINY, "--epochs", 2]
         name = "runs/digits-mlp-w16-self-tuned-seed0"

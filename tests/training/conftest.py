@@ -12,7 +12,6 @@ from torch.nn import functional as F
 
 from annealtune.training import data, models
 from annealtune.training.config import from_values
-from annealtune.training.data.dataset import Purpose
 from annealtune.training.runs import run
 from annealtune.training.session import Session
 from annealtune.training.storage.seal import seal_run
@@ -73,30 +72,26 @@ def digits():
 def by_hand(digits):
     """Makes the model of a tiny run and its minibatches, without annealtune.training's loop."""
 
-    def by_hand(held_out_fraction=0.0, augment=False):
+    def by_hand(augment=False):
         part = data.subset(digits, 200, seed=0)
         chosen, _ = data.split(200, 0.1, seed=0)
-        kept, apart = data.split(180, held_out_fraction, 0, Purpose.HELD_OUT_SPLIT)
-        images, labels = part.train_inputs[chosen], part.train_targets[chosen]
-        common = {"seed": 0, "mean": part.mean, "std": part.std, "scale": part.scale}
-        common["channels_last"] = True
-        batches = data.Batches(images[kept], labels[kept], batch_size=30, augment=augment, **common)
+        batches = data.Batches(
+            part.train_inputs[chosen],
+            part.train_targets[chosen],
+            batch_size=30,
+            augment=augment,
+            seed=0,
+            mean=part.mean,
+            std=part.std,
+            scale=part.scale,
+            channels_last=True,
+        )
         torch.manual_seed(0)
         model = models.build(
             "small-cnn-w8", Task.of_images(channels=1, image_size=(8, 8), classes=10)
         )
         model.to(memory_format=torch.channels_last)
-        if not held_out_fraction:
-            return model, batches
-        held_out = data.Batches(
-            images[apart],
-            labels[apart],
-            batch_size=min(30, len(apart)),
-            drop_last=True,
-            order=Purpose.HELD_OUT_ORDER,
-            **common,
-        )
-        return model, batches, held_out
+        return model, batches
 
     return by_hand
 

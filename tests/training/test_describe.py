@@ -31,15 +31,6 @@ def barely_begun(tiny, place):
 
 
 class TestInspect:
-    def test_tells_runs_of_one_method_apart(self, complete):
-        plain = dict(describe_run(complete(epochs=1)))
-        assert not {"strategy", "accept test"} & plain.keys()
-        block = {"strategy": "tabu", "strategy_options": {"candidates": 1}, "accept_on": "error"}
-        changes = {"sgd-sa": {**block, "accept_batch": "held-out"}}
-        rows = dict(describe_run(complete(epochs=1, **changes)))
-        assert rows["strategy"] == "tabu, candidates = 1"
-        assert rows["accept test"] == "error of held-out images"
-
     def test_a_finished_run(self, complete, program):
         directory = complete(validate_on="test", decision_seed=7)
         looked = program("inspect", directory)

@@ -10,7 +10,6 @@ import typer
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, assign, is_block, read_toml
-from annealtune.training.config.names import ARCHITECTURES, DATASETS
 
 Assignments = Annotated[
     list[str] | None,
@@ -89,8 +88,6 @@ def read_values(
     Raises:
         ConfigError: if the file cannot be read, or an assignment is none.
     """
-    if file is not None and not file.exists():
-        _check_meant(file.name)
     values = read_toml(file) if file is not None else {}
     for assignment in assignments or []:
         assign(values, assignment)
@@ -110,11 +107,3 @@ def check_has_effect(assignment: str, method: str) -> None:
             f"--set {key}: is an option of {block}, but the method is {method}; add --method "
             f"{block}, or leave it out"
         )
-
-
-def _check_meant(name: str) -> None:
-    """Refuse the name of a method, data set or model where a file belongs."""
-    methods = get_args(RunConfig.model_fields["method"].annotation)
-    for flag, names in (("--method", methods), ("--data", DATASETS), ("--model", ARCHITECTURES)):
-        if name in names:
-            raise ConfigError(f"{name}: there is no such file; did you mean {flag} {name}?")

@@ -1,4 +1,4 @@
-"""The command report: the page of a run or a study, or of several. It imports no torch."""
+"""The command report: the page of a run, of a study or of several. It imports no torch."""
 
 import webbrowser
 from pathlib import Path
@@ -11,13 +11,12 @@ from annealtune.studies.records import STUDY_FILE, read_lone_run, read_study
 from annealtune.training.storage import CONFIG_FILE, is_run
 
 Paths = Annotated[
-    list[Path], typer.Argument(metavar="PATH...", help="Run directories, or study directories.")
+    list[Path], typer.Argument(metavar="PATH...", help="A run directory, or study directories.")
 ]
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Directory of the page.  [default: PATH/report; of several: a new comparison or "
-        "overview]",
+        help="Directory of the page.  [default: PATH/report; of several: overview beside them]",
         metavar="DIR",
     ),
 ]
@@ -31,54 +30,33 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures = True) -> None:
-    """Write one page about a run, a study, or several of one kind."""
-    write = _write_studies if _are_studies(paths) else _write_runs
-    page = write(paths, out, figures)
+    """Write one page about a run, a study or several studies."""
+    studies = [path for path in paths if (path / STUDY_FILE).is_file()]
+    others = [path for path in paths if path not in studies]
+    if others and (len(paths) > 1 or not is_run(others[0])):
+        raise ConfigError(
+            f"{others[0]}: must be one run directory, which has a {CONFIG_FILE}, or study "
+            f"directories, which have a {STUDY_FILE}"
+        )
+    page = _write_studies(paths, out, figures) if studies else _write_run(paths[0], out, figures)
     typer.echo(page)
     if open_ and not webbrowser.open(page.resolve().as_uri()):
         typer.echo(f"no browser was found: open {page} yourself", err=True)
 
 
-def _are_studies(paths: list[Path]) -> bool:
-    """Tell studies from runs.
-
-    Raises:
-        ConfigError: if a path is neither, or they are not all of one kind.
-    """
-    studies = [path for path in paths if (path / STUDY_FILE).is_file()]
-    runs = [path for path in paths if path not in studies]
-    for path in runs:
-        if not is_run(path):
-            raise ConfigError(
-                f"{path}: is neither a run directory, which has a {CONFIG_FILE}, nor a study "
-                f"directory, which has a {STUDY_FILE}"
-            )
-    if studies and runs:
-        raise ConfigError(
-            f"{studies[0]} is a study and {runs[0]} is a run: one page shows runs or studies; give "
-            f"two commands, or runs of the study: {studies[0]}/runs/NAME"
-        )
-    return bool(studies)
-
-
 def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
     studies = [read_study(path) for path in dict.fromkeys(paths)]
 
-    from annealtune.studies.report.shell import free_directory
     from annealtune.studies.report.study_page import write_overview, write_report
 
     if len(studies) == 1:
         return write_report(studies[0], out, figures=figures)
-    parents = {study.path.parent for study in studies}
-    beside = parents.pop() if len(parents) == 1 else Path()
-    return write_overview(studies, out or free_directory(beside / "overview"), figures=figures)
+    return write_overview(studies, out or paths[0].parent / "overview", figures=figures)
 
 
-def _write_runs(paths: list[Path], out: Path | None, figures: bool) -> Path:
-    runs = [read_lone_run(path) for path in dict.fromkeys(paths)]
+def _write_run(path: Path, out: Path | None, figures: bool) -> Path:
+    run = read_lone_run(path)
 
-    from annealtune.studies.report.run_page import write_comparison, write_run_report
+    from annealtune.studies.report.run_page import write_run_report
 
-    if len(runs) == 1:
-        return write_run_report(runs[0], out, figures=figures)
-    return write_comparison(runs, out, figures=figures)
+    return write_run_report(run, out, figures=figures)

@@ -23,7 +23,7 @@ from annealtune.cli.flags import (
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
 from annealtune.training.stopping import stop_once_begun
-from annealtune.training.storage import CONFIG_FILE, is_run, nearest_run, require_run
+from annealtune.training.storage import CONFIG_FILE, is_run, require_run
 
 Experiment = Annotated[
     Path | None,
@@ -171,14 +171,10 @@ def _require_begun(path: Path) -> None:
     """Check that there is a run to continue.
 
     Raises:
-        ConfigError: if there is none, with the nearest one beside it.
+        ConfigError: if there is none.
     """
-    if is_run(path):
-        return
-    raise ConfigError(
-        f"--resume: there is no run in {path}{nearest_run(path) or ';'} "
-        "without --resume a new one starts"
-    )
+    if not is_run(path):
+        raise ConfigError(f"--resume: there is no run in {path}; without --resume a new one starts")
 
 
 def _choose_directory(config: RunConfig, goes_on: bool) -> Path:

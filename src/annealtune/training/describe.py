@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.training.config.blocks import TunedOptions
 from annealtune.training.progress import describe, told_scores
 from annealtune.training.storage import MEAN_OF_MOVES
 from annealtune.training.storage.directory import RunDirectory
@@ -28,7 +27,6 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     rows = [
         ("run", str(path)),
         ("method", f"{config.method}, {config.model} on {config.data}"),
-        *_search(config.options),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in config.seeds.items())),
         ("batch size", str(config.batch_size)),
         ("epochs", f"{len(records)} of {config.epochs}"),
@@ -41,10 +39,8 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     moves = directory.moves.read()
     if records and "rate" in records[-1]:
         rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
-    rows += _settings(moves)
     if records:
         rows.append(("last epoch", describe(_known(records[-1]))))
-        rows += _last_weights(_known(records[-1]))
         facts = (state or {}).get("best") or {}
         best = result["best_epoch"] if result else facts.get("epoch")
         rows += [("best epoch", f"{best}: {describe(_known(records[best - 1]))}")] if best else []
@@ -54,20 +50,6 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     sure = "on the CPU: the same config, versions and threads give the same bits"
     unsure = f"not guaranteed on {config.device}: its kernels may sum in any order"
     return [*rows, ("deterministic", sure if config.device == "cpu" else unsure)]
-
-
-def _search(options: Any) -> list[tuple[str, str]]:
-    """Return what tells two runs of one method apart, where it is not the paper's."""
-    rows = []
-    strategy = getattr(options, "strategy", None)
-    if strategy not in (None, "simulated-annealing"):
-        arguments = (f"{key} = {value}" for key, value in (options.strategy_options or {}).items())
-        rows.append(("strategy", ", ".join([strategy, *arguments])))
-    if isinstance(options, TunedOptions):
-        where = "held-out images" if options.accept_batch == "held-out" else "the same minibatch"
-        if (options.accept_on, options.accept_batch) != ("loss", "same"):
-            rows.append(("accept test", f"{options.accept_on} of {where}"))
-    return rows
 
 
 def _rate(
@@ -83,28 +65,6 @@ def _rate(
         return now
     told = f"{rate_text(given)} given"
     return told if record["rate"] == given else f"{told}, {now} at the last step"
-
-
-def _last_weights(record: dict[str, float]) -> list[tuple[str, str]]:
-    """Return the scores of the last weights where those of their average are told too."""
-    start = "last_weights_"
-    scores = {key.removeprefix(start): v for key, v in record.items() if key.startswith(start)}
-    return [("last weights", describe(scores))] if scores else []
-
-
-def _settings(moves: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return the settings that were accepted most often in the last epoch, at most three."""
-    if not moves or len(moves[-1]["settings"]) < 2:
-        return []
-    counts = sorted(moves[-1]["settings"], key=lambda count: -count["accepted"])[:3]
-    told = [f"{_named(c['setting'])} {c['accepted']} of {c['tried']}" for c in counts]
-    return [("most accepted", ", ".join(told))]
-
-
-def _named(setting: dict[str, Any]) -> str:
-    if list(setting) == ["lr"]:
-        return rate_text(setting["lr"])
-    return " ".join(f"{key}={value}" for key, value in setting.items())
 
 
 def _unfinished(steps: list[int]) -> str:

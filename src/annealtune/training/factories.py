@@ -3,10 +3,9 @@
 Imports nothing heavy, so that a typo is answered at once.
 """
 
-import contextlib
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -48,8 +47,7 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
     """
     module_name, attribute = split_factory(key, name)
     try:
-        with contained():
-            module = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except Exception as error:  # the module is the user's: whatever it raises, say where
         hint = _as_module(name) or "; is its folder on PYTHONPATH?"
         raise ConfigError(
@@ -64,21 +62,6 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
             f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
         )
     return factory
-
-
-@contextlib.contextmanager
-def contained() -> Iterator[None]:
-    """Keep a user's code from ending the program without a word.
-
-    Raises:
-        RuntimeError: in place of what is no `Exception`, such as the SystemExit of ``sys.exit()``.
-    """
-    try:
-        yield
-    except (Exception, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        raise RuntimeError(f"it ended with {in_one_line(error)}") from error
 
 
 def _as_module(name: str) -> str:

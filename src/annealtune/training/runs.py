@@ -78,7 +78,7 @@ def run(
             if found.result is not None:
                 return found.result
             training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
-            training.begin(found.state, found.changes)
+            training.begin(found.state)
             return training.complete()
 
 
@@ -172,13 +172,11 @@ class _Found(NamedTuple):
 
     Attributes:
         config: with device and threads settled.
-        changes: what it changes of the run's own, in words.
         state: the last that was saved, None at the start and at the end.
         result: of a run that is finished.
     """
 
     config: RunConfig
-    changes: list[str]
     state: dict[str, Any] | None
     result: dict[str, Any] | None
 
@@ -197,7 +195,7 @@ def _opened(
     if not (directory.has_begun and resume):
         directory.check_free()
         threads = min(torch.get_num_threads(), MOST_THREADS)
-        return _Found(_settled(config, best_device, threads), [], None, None)
+        return _Found(_settled(config, best_device, threads), None, None)
     state = None
     if directory.result_file.exists():
         directory.check()
@@ -205,7 +203,8 @@ def _opened(
         state = directory.load(warn)
     stored = directory.config()
     settled = _settled(config, lambda: stored.device, stored.threads)
-    return _Found(settled, directory.check_same(settled), state, directory.result())
+    directory.check_same(settled)
+    return _Found(settled, state, directory.result())
 
 
 def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) -> RunConfig:
@@ -234,14 +233,14 @@ class _Run:
         self.command = command
         self.session = make_session(config, progress, world)
 
-    def begin(self, state: dict[str, Any] | None, changes: list[str]) -> None:
-        """Continue from a state; note what the run begins with, or what was changed."""
+    def begin(self, state: dict[str, Any] | None) -> None:
+        """Continue from a state; note what the run begins with."""
         session, world = self.session, self.world
         if state is not None:
             self._restore(state)
         self._races_told = len(session.method.races)
         self.stop.begin()
-        self._has_best = world.of_first(lambda: self._begin_directory(state, changes))
+        self._has_best = world.of_first(lambda: self._begin_directory(state))
         if state is not None and not self._has_best and session.keeper.has_weights:
             # A later epoch, which comes again, had replaced those that the checkpoint knows.
             with session.keeper.shown():
@@ -251,16 +250,16 @@ class _Run:
         world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
 
-    def _begin_directory(self, state: dict[str, Any] | None, changes: list[str]) -> bool:
+    def _begin_directory(self, state: dict[str, Any] | None) -> bool:
         """Go on in the directory, or begin in it; tell whether the best weights are there."""
         directory, session = self.directory, self.session
         has_best = directory.go_on(state)
-        directory.begin(self._config_text(changes), session.task)
+        directory.begin(self._config_text(), session.task)
         return has_best
 
-    def _config_text(self, changes: list[str]) -> str:
+    def _config_text(self) -> str:
         if self.directory.has_begun:
-            return self.directory.changed_config(self.config, self.session.step, changes)
+            return self.config.to_toml(self.directory.environment())
         facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
         facts["threads"] = self.config.threads
         facts |= {} if self.world.size == 1 else {"processes": self.world.size}

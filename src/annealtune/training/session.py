@@ -67,7 +67,7 @@ class Session:
             torch.backends.cudnn.benchmark = self.task.is_image
         # Without gradients there is nothing for DDP to exchange.
         self.network = self.model if config.method == "ssa" else world.wrap(self.model)
-        self.train_batches, self.validation_batches, self.test_batches, self.held_out = divide(
+        self.train_batches, self.validation_batches, self.test_batches = divide(
             config,
             dataset,
             device=self.device,
@@ -176,7 +176,6 @@ class Session:
             "model": self.model.state_dict(),
             "method": self.method.state_dict(),
             "batches": self.train_batches.state_dict(),
-            "held_out": None if self.held_out is None else self.held_out.state_dict(),
             "tally": self.tally.state_dict(),
             **self.keeper.state_dict(),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
@@ -190,8 +189,6 @@ class Session:
         self.model.load_state_dict(state["model"])
         self.method.load_state_dict(state["method"])
         self.train_batches.load_state_dict(state["batches"])
-        if self.held_out is not None:
-            self.held_out.load_state_dict(state["held_out"])
         self.tally.load_state_dict(state["tally"])
         self.keeper.load_state_dict(state)
         counts = map(operator.index, state["counts"])
@@ -214,14 +211,12 @@ class Session:
 
     def _minibatches(self) -> Iterator[CountedMinibatch]:
         """Yield what is left of the epoch."""
-        held_out = itertools.chain.from_iterable(itertools.repeat(self.held_out or [None]))
         for batch in self.train_batches:
             samples, weight = self.world.share(batch)
             yield CountedMinibatch(
                 self.network,
                 self.task,
                 samples,
-                next(held_out),
                 self.autocast,
                 weight=weight,
                 mean=self.world.mean,
@@ -234,23 +229,18 @@ class Session:
             ConfigError: if there will be one and BatchNorm has no deviation to divide by.
         """
         count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
-        if self.world.smallest_share(count % batch_size or batch_size) == 1:
-            each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
-            key = "batch_size"
-            fault = f" = {batch_size}: the last minibatch of {count} samples has one sample{each}"
-        elif self.held_out is not None and self.held_out.batch_size == 1:
-            key = f"{self.config.method}.held_out_fraction"
-            fault = ": a minibatch that is held out has one sample"
-        else:
+        if self.world.smallest_share(count % batch_size or batch_size) > 1:
             return
+        each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
         inputs, _ = next(self.train_batches.sample(1, epoch=0))
         try:
             with torch.random.fork_rng(), torch.no_grad():
                 copy.deepcopy(self.model).train()(inputs[:1])
         except ValueError as error:
             raise ConfigError(
-                f"{key}{fault}, too few for {self.config.model}; choose another {key} or "
-                f"train_size ({error})"
+                f"batch_size = {batch_size}: the last minibatch of {count} samples has one sample"
+                f"{each}, too few for {self.config.model}; choose another batch_size or train_size "
+                f"({error})"
             ) from error
 
 

@@ -9,7 +9,7 @@ import pytest
 from annealtune.annealing.race import rate_text
 from annealtune.studies.records import RunRecord, read_lone_run
 from annealtune.studies.report.figures.runs import RunView
-from annealtune.studies.report.run_page import write_comparison, write_run_report
+from annealtune.studies.report.run_page import write_run_report
 from annealtune.training import run
 from annealtune.training.config import from_values
 
@@ -88,7 +88,6 @@ class TestWhateverIsThere:
     def test_an_unfinished_run_can_be_continued(self, runs: Any, page_of: Any) -> None:
         page = page_of(unfinished(runs["self-tuned"], 4))
         assert "--resume" in page.text
-        assert "4 of 4 epochs" in page.text
         assert not page.refreshes
 
     def test_before_the_first_epoch(self, runs: Any, page_of: Any) -> None:
@@ -125,30 +124,3 @@ class TestWhateverIsThere:
         page = page_of(dataclasses.replace(runs["adamw"], path=Path(evil), config=config))
         assert evil in page.text
         assert "<script>alert" not in page.source
-
-
-class TestSeveralRuns:
-    def test_results_and_options_side_by_side(self, runs: Any, tmp_path: Path, parse: Any) -> None:
-        page = parse(write_comparison(list(runs.values()), tmp_path / "out", figures=False))
-        assert "4 runs compared" in page.text
-        for each in runs.values():
-            assert f"{100 * each.result['test_accuracy']:.2f} %" in page.text
-        assert "adamw.weight_decay" in page.text
-        assert page.text.count("annealtune train --method 'x y'") == 4
-        assert 'id="panel-rates"' in page.source
-        assert 'id="tests"' not in page.source  # there is no pair of seeds
-
-    def test_runs_of_one_name_are_told_apart(self, runs: Any, tmp_path: Path, parse: Any) -> None:
-        same = [
-            dataclasses.replace(runs["adamw"], path=tmp_path / place / "same")
-            for place in ("one", "two")
-        ]
-        page = parse(write_comparison(same, tmp_path / "out", figures=False))
-        assert "one/same" in page.text
-        assert "two/same" in page.text
-
-    def test_it_is_put_beside_the_runs(self, runs: Any) -> None:
-        both = [unfinished(runs[method], 0) for method in ("adamw", "sgd-sa")]
-        pages = [write_comparison(both, figures=False) for _ in range(2)]
-        place = both[0].path.parent
-        assert pages == [place / f"comparison{end}" / "index.html" for end in ("", "-2")]

@@ -52,8 +52,6 @@ class TestH:
         ),
         ({"method": "ssa", "strategy": "tabu"}, "must only decide on moves"),
         ({"accept_on": "accuracy"}, "sgd-sa.accept_on: must be one of loss, error or"),
-        ({"accept_batch": "previous"}, "must be one of same, held-out, got 'previous'"),
-        ({"held_out_fraction": 0.3}, "held_out_fraction = 0.3 needs accept_batch = 'held-out'"),
         ({"lr": []}, "at least one setting"),
         ({"lr": [0.1, 0.1]}, "different settings"),
         ({"nesterov": [True]}, "nesterov = true needs a momentum above 0"),

@@ -21,11 +21,6 @@ class TestRefusals:
             ({"epoch": 3}, "config: epoch: unknown key; did you mean 'epochs'?"),
             ({"batchsize": 3}, "config: batchsize: unknown key; did you mean 'batch_size'?"),
             ({"batch-size": 3}, "config: batch-size: unknown key; did you mean 'batch_size'?"),
-            ({"around": 0.1}, "config: around: unknown key; did you mean 'self-tuned.around'?"),
-            (
-                {"method": "sgd", "lr": 0.1},
-                "config: lr: unknown key; did you mean 'sgd.lr'?",
-            ),
             ({"sgdsa": {}}, "config: sgdsa: unknown key; did you mean 'sgd-sa'?"),
             (
                 {"sgd-sa": {"temperatur": 1.0}},

@@ -122,7 +122,7 @@ adamw_neighborhoods = st.fixed_dictionaries(
 )
 acceptances = st.fixed_dictionaries(
     {}, optional={"accept_on": st.sampled_from(["loss", "error", "my.package:judge"])}
-) | st.fixed_dictionaries({"accept_batch": st.just("held-out"), "held_out_fraction": factors})
+)
 strategies = st.sampled_from(
     [
         {},

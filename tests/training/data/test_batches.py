@@ -64,11 +64,6 @@ def test_without_shuffling_the_images_come_as_they_are() -> None:
     assert flat(labels(batches)) == list(range(COUNT))
 
 
-def test_the_smaller_last_minibatch_can_be_dropped() -> None:
-    batches = make(drop_last=True)
-    assert [len(targets) for targets in labels(batches)] == [5, 5, 5, 5] == [5] * len(batches)
-
-
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_inputs_are_the_labelled_images_normalised(shuffle: bool, channels_last: bool) -> None:
@@ -145,7 +140,6 @@ def test_a_sample_is_not_augmented_and_never_larger_than_the_data() -> None:
         {"batch_size": 6},
         {"shuffle": False},
         {"reshuffle": False},
-        {"drop_last": True},
         {"augment": False},
     ],
 )

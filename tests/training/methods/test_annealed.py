@@ -21,8 +21,6 @@ from annealtune.annealing import (
 )
 from annealtune.errors import ConfigError
 from annealtune.training.config import from_values
-from annealtune.training.data import Dataset
-from annealtune.training.session import Session
 
 EPOCHS = 3
 
@@ -241,7 +239,7 @@ import torch
 
 def wrong(model, minibatch):
     assert minibatch._fields == ("inputs", "targets")
-    return (model(minibatch.inputs).argmax(1) != minibatch.labels).sum()
+    return (model(minibatch.inputs).argmax(1) != minibatch.targets).sum()
 
 def empty(model, minibatch):
     with torch.no_grad():
@@ -275,24 +273,22 @@ def loss(scores, labels):
 VALUES = {"loss": loss, "error": error, "judges:wrong": wrong}
 
 
-def reference(model, batches, held_out, accept_on, temperature, steps):
+def reference(model, batches, accept_on, temperature, steps):
     """Algorithm 2 with a black box in its accept test; returns the verdicts."""
     value_of, decisions, verdicts = VALUES[accept_on], random.Random(0), []
-    judged = None if held_out is None else itertools.chain.from_iterable(itertools.repeat(held_out))
     parameters = list(model.parameters())
     minibatches = itertools.chain.from_iterable(itertools.repeat(batches))
     for inputs, labels in itertools.islice(minibatches, steps):
-        images = (inputs, labels) if judged is None else next(judged)
         start = torch.get_rng_state()
         for p in parameters:
             p.grad = None
         F.cross_entropy(model(inputs), labels).backward()
         end, buffers = torch.get_rng_state(), [b.clone() for b in model.buffers()]
 
-        def measured(images=images, start=start, end=end, buffers=buffers):
+        def measured(inputs=inputs, labels=labels, start=start, end=end, buffers=buffers):
             torch.set_rng_state(start)
             with torch.no_grad():
-                value = value_of(model(images[0]), images[1])
+                value = value_of(model(inputs), labels)
                 for buffer, kept in zip(model.buffers(), buffers, strict=True):
                     buffer.copy_(kept)
             torch.set_rng_state(end)
@@ -315,24 +311,16 @@ def reference(model, batches, held_out, accept_on, temperature, steps):
 
 
 @pytest.mark.parametrize("accept_on", ["loss", "error", "judges:wrong"])
-@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
 @pytest.mark.usefixtures("judges")
-def test_against_a_loop_by_hand(session, by_hand, trained, accept_on, accept_batch):
+def test_against_a_loop_by_hand(session, by_hand, trained, accept_on):
     """Twelve steps with dropout and BatchNorm; on the same minibatch few moves are undone."""
     temperature = {"loss": 0.03, "error": 0.003, "judges:wrong": 0.1}[accept_on]
-    share = 0.25 if accept_batch == "held-out" else 0.0
     block = {"lr": RATES, "accept_on": accept_on, "temperature": temperature}
-    block["accept_batch"] = accept_batch
-    found = session(**{"sgd-sa": {**block, **({"held_out_fraction": share} if share else {})}})
+    found = session(**{"sgd-sa": block})
     steps = 2 * len(found.train_batches)
     verdicts = [info.accepted for info in trained(found)]
-    model, batches, *held_out = by_hand(share)
-    expected = reference(
-        model, batches, held_out[0] if held_out else None, accept_on, temperature, steps
-    )
-    assert verdicts == expected
-    if accept_batch == "held-out":
-        assert {True, False} <= set(verdicts)
+    model, batches = by_hand()
+    assert verdicts == reference(model, batches, accept_on, temperature, steps)
     weights = found.model.state_dict()
     for name, wanted in model.state_dict().items():
         assert torch.equal(weights[name], wanted), name
@@ -350,73 +338,15 @@ def test_a_noisy_function_leaves_no_trace_in_the_random_numbers(session):
     assert torch.equal(noisy, torch.get_rng_state())
 
 
-@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
 @pytest.mark.usefixtures("judges")
-def test_a_function_may_change_the_weights_that_it_looks_at(session, accept_batch):
-    block = {"lr": [0.1], "accept_on": "judges:empty", "accept_batch": accept_batch}
+def test_a_function_may_change_the_weights_that_it_looks_at(session):
+    block = {"lr": [0.1], "accept_on": "judges:empty"}
     run = session(**{"sgd-sa": block})
     list(run.train())
     plain = session(**{"sgd-sa": {**block, "accept_on": "loss", "temperature": math.inf}})
     list(plain.train())
     weights = run.model.state_dict()
     assert all(torch.equal(weights[n], wanted) for n, wanted in plain.model.state_dict().items())
-
-
-# --- The images that are held out ---
-
-
-def data_of_numbers(count):
-    """A data set whose images are their numbers, training images first."""
-    codes = torch.arange(count + 20).view(-1, 1, 1, 1)
-    images = torch.cat([codes % 256, codes // 256], dim=3).to(torch.uint8)
-    images = images.repeat_interleave(4, dim=2).repeat_interleave(2, dim=3)
-    labels = torch.arange(count + 20) % 10
-    return Dataset(
-        name="numbered",
-        train_inputs=images[:count],
-        train_targets=labels[:count],
-        test_inputs=images[count:],
-        test_targets=labels[count:],
-        classes=tuple("0123456789"),
-        mean=(0.5,),
-        std=(0.5,),
-    )
-
-
-def numbers(batches):
-    pixels = batches._inputs[:, 0, 0].long()
-    return set((pixels[:, 0] + 256 * pixels[:, 2]).tolist())
-
-
-@pytest.mark.parametrize("validate_on", ["validation", "test"])
-def test_held_out_images_are_cut_off_the_training_part(tiny, validate_on):
-    block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
-    changes = {"validate_on": validate_on, "train_size": 300, "device": "cpu"}
-    run = Session(tiny(**changes, **{"sgd-sa": block}), data_of_numbers(400))
-    plain = Session(tiny(**changes), data_of_numbers(400))
-    training, held_out = numbers(run.train_batches), numbers(run.held_out)
-    validation, test = numbers(run.validation_batches), numbers(run.test_batches)
-    whole = 300 if validate_on == "test" else 270
-    assert (len(training), len(held_out)) == (0.8 * whole, 0.2 * whole)
-    assert not held_out & (training | validation | test)
-    assert training | held_out == numbers(plain.train_batches)
-    assert validation == numbers(plain.validation_batches)
-    assert plain.held_out is None
-
-
-def test_held_out_images_follow_the_split_seed_and_their_order_the_data_seed(tiny):
-    def parts(**seeds):
-        block = {"accept_batch": "held-out", "held_out_fraction": 0.2}
-        changes = {"train_size": None, "batch_size": 10, "device": "cpu", **seeds}
-        run = Session(tiny(**changes, **{"sgd-sa": block}), data_of_numbers(400))
-        return numbers(run.held_out), [labels.tolist() for _, labels in run.held_out]
-
-    first = parts(data_seed=1, split_seed=5)
-    assert parts(data_seed=1, split_seed=5) == first
-    again = parts(data_seed=2, split_seed=5)
-    assert again[0] == first[0]
-    assert again[1] != first[1]
-    assert parts(data_seed=1, split_seed=6)[0] != first[0]
 
 
 # --- What a step costs, counted ---
@@ -427,11 +357,8 @@ def test_held_out_images_follow_the_split_seed_and_their_order_the_data_seed(tin
     [
         ({"accept_on": "error"}, 2),
         ({"accept_on": "judges:wrong"}, 3),
-        ({"accept_batch": "held-out"}, 3),
-        ({"accept_batch": "held-out", "accept_on": "judges:wrong"}, 3),
         ({"preset": "paper-code", "accept_on": "error"}, 3),
         ({"strategy": "tabu"}, 4),
-        ({"strategy": "tabu", "accept_batch": "held-out"}, 5),
     ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
@@ -491,12 +418,11 @@ RETURNED = {
 }
 
 
-@pytest.mark.parametrize("accept_batch", ["same", "held-out"])
 @pytest.mark.parametrize("name", RETURNED)
-def test_a_function_that_judges_wrongly(session, place, monkeypatch, name, accept_batch):
+def test_a_function_that_judges_wrongly(session, place, monkeypatch, name):
     (place / "functions.py").write_text(FUNCTIONS)
     monkeypatch.syspath_prepend(str(place))
-    block = {"accept_on": f"functions:{name}", "accept_batch": accept_batch}
+    block = {"accept_on": f"functions:{name}"}
     with pytest.raises(ConfigError) as refused:
         list(session(**{"sgd-sa": block}).train())
     assert str(refused.value).startswith(f"sgd-sa.accept_on = 'functions:{name}': ")

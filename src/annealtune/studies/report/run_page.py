@@ -1,18 +1,16 @@
-"""The page of one run, finished or not, and of several beside each other."""
+"""The page of one run, finished or not."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from annealtune.annealing.race import rate_text
-from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.records import RunRecord
 from annealtune.studies.statistics.measures import number
 
-from .figures.curves import shown_records
 from .figures.runs import RunView, accept_panels, average_panels, hero_panel, race_panels
-from .shell import Page, Section, facts_of, free_directory
-from .study_page import task_of, write_report
+from .shell import Page, Section, facts_of
+from .study_page import task_of
 from .table_1 import state_of
 from .tables import Cell, Table, duration, number_cell, text_cell
 
@@ -25,15 +23,6 @@ _RESULTS = {
     "best_validation_accuracy": "best validation accuracy",
     "best_validation_loss": "best validation loss",
     "training_seconds": "training time",
-}
-_EPOCH_COLUMNS = {
-    "train_loss": "training loss",
-    "validation_loss": "validation loss",
-    "validation_accuracy": "validation accuracy",
-    "last_weights_validation_accuracy": "of the last weights",
-    "rate": "rate",
-    "temperature": "temperature",
-    "acceptance_rate": "accepted",
 }
 
 
@@ -60,7 +49,6 @@ def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool =
     environment = dict(_environment(run))
     command = environment.pop("command", None)
     options = {key: value for key, value in run.config.items() if key != "environment"}
-    shown_epochs = shown_records(list(enumerate(run.metrics, 1)))
     sections = [
         Section(
             "results",
@@ -83,19 +71,6 @@ def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool =
             figures=[page.draw(panel) for panel in average_panels(view)],
         ),
         Section(
-            "epochs",
-            "Epochs",
-            folds=[
-                Section(
-                    "epoch-by-epoch",
-                    f"{len(shown_epochs)} of {len(run.metrics)} epochs",
-                    tables=[(_epoch_table(view, shown_epochs), "metrics.jsonl has all numbers")],
-                )
-            ]
-            if run.metrics
-            else [],
-        ),
-        Section(
             "configuration",
             "Configuration",
             code=[str(command)] if command else [],
@@ -107,39 +82,6 @@ def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool =
     ]
     told = ", ".join([run.method, *task_of(run.config), f"seed {run.seed}"])
     return page.write("annealtune run", run.path.name, told, sections)
-
-
-def write_comparison(
-    runs: Sequence[RunRecord], out: Path | None = None, *, figures: bool = True
-) -> Path:
-    """Write one page about several runs, as if each were a method of a study.
-
-    Args:
-        runs: at least two, of `read_lone_run`.
-        out: the directory to write to; by default ``comparison`` beside the runs, or here if they
-            lie in different places, and ``comparison-2`` and so on where that is taken.
-        figures: whether every figure is written as SVG and PDF too.
-
-    Returns:
-        The path of the page.
-    """
-    names = _names(runs)
-    parents = {run.path.parent for run in runs}
-    place = parents.pop() if len(parents) == 1 else Path()
-    commands = [str(_environment(run).get("command", "")) for run in runs]
-    configs = [{k: v for k, v in run.config.items() if k != "environment"} for run in runs]
-    study = Study(
-        path=place,
-        name=f"{len(runs)} runs compared",
-        command="\n".join(filter(None, commands)),
-        methods=tuple(names),
-        seeds=tuple(dict.fromkeys(run.seed for run in runs)),
-        experiment={k: v for k, v in configs[0].items() if all(c.get(k) == v for c in configs)},
-        environment={k: v for k, v in _environment(runs[0]).items() if k != "command"},
-        runs=tuple(dataclasses.replace(run, method=n) for run, n in zip(runs, names, strict=True)),
-        configs=dict(zip(names, configs, strict=True)),
-    )
-    return write_report(study, out or free_directory(place / "comparison"), figures=figures)
 
 
 def _results(view: RunView) -> list[tuple[str, str]]:
@@ -202,27 +144,6 @@ def _race_table(view: RunView) -> Table | None:
     return Table(columns, tuple(rows)) if rows else None
 
 
-def _epoch_table(view: RunView, epochs: Sequence[tuple[int, dict[str, Any]]]) -> Table:
-    keys = {key: title for key, title in _EPOCH_COLUMNS.items() if view.has(key)}
-    if view.has("acceptance_rate") and "rate" in keys:
-        keys["rate"] = "mean rate accepted"
-    rows = (
-        (number_cell(str(epoch), epoch), *(_score_cell(record, key) for key in keys))
-        for epoch, record in epochs
-    )
-    return Table(("epoch", *keys.values()), tuple(rows))
-
-
 def _environment(run: RunRecord) -> Mapping[str, Any]:
     found = run.config.get("environment")
     return found if isinstance(found, dict) else {}
-
-
-def _names(runs: Sequence[RunRecord]) -> list[str]:
-    """Return short names that tell runs apart: the ends of their paths."""
-    paths = [run.path.resolve() for run in runs]
-    for parts in range(1, max(len(path.parts) for path in paths) + 1):
-        names = ["/".join(path.parts[-parts:]) for path in paths]
-        if len(set(names)) == len(names):
-            return names
-    return [f"{path.name} ({place})" for place, path in enumerate(paths, 1)]

@@ -164,15 +164,6 @@ def environment(*loaders: jinja2.BaseLoader) -> jinja2.Environment:
     )
 
 
-def free_directory(first: Path) -> Path:
-    """Return a path at which there is nothing yet: the first one, or it with -2, -3 and so on."""
-    path, number = first, 1
-    while path.exists():
-        number += 1
-        path = first.with_name(f"{first.name}-{number}")
-    return path
-
-
 def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return options as they are shown: tables in one level, keys joined by a dot."""
     return [(key, shown(value)) for key, value in flat(values).items()]

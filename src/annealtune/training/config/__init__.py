@@ -6,7 +6,7 @@
 """
 
 from .blocks import Options
-from .reading import assign, from_values, key_of_method, read_toml
+from .reading import assign, from_values, read_toml
 from .run_config import (
     DEFAULT_METHOD,
     DEVICES,
@@ -26,7 +26,6 @@ __all__ = [
     "is_block",
     "assign",
     "from_values",
-    "key_of_method",
     "read_toml",
     "DEFAULT_METHOD",
     "DEVICES",

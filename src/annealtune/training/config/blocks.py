@@ -33,7 +33,6 @@ from annealtune.errors import did_you_mean
 from annealtune.training.factories import is_factory, split_factory
 
 DEFAULT_STRATEGY = "simulated-annealing"
-DEFAULT_HELD_OUT = 0.1
 DEFAULT_MOMENTUM = 0.9
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
 _IN_H = ("lr", "momentum", "weight_decay", "nesterov", "betas")
@@ -226,27 +225,11 @@ class TunedOptions(AnnealingOptions, NeighborhoodOptions):
     accept_on: str = Field(
         "loss", description="what moves are judged by: loss, error or package.module:function"
     )
-    accept_batch: Literal["same", "held-out"] = Field(
-        "same", description="where: on the minibatch of the gradient, or on held-out samples"
-    )
-    held_out_fraction: Factor = Field(
-        DEFAULT_HELD_OUT,
-        description="share of the training part kept apart for accept_batch = held-out",
-    )
 
     @field_validator("accept_on")
     @classmethod
     def _is_an_objective(cls, value: str) -> str:
         return _known_name("accept_on", value, ("loss", "error"), "package.module:function")
-
-    @model_validator(mode="after")
-    def _holds_out_for_a_reason(self) -> TunedOptions:
-        if self.held_out_fraction != DEFAULT_HELD_OUT and self.accept_batch != "held-out":
-            raise ValueError(
-                f"held_out_fraction = {self.held_out_fraction} needs accept_batch = 'held-out', "
-                f"got {self.accept_batch!r}"
-            )
-        return self
 
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
         """Make the strategy and check that it fits H."""

@@ -12,10 +12,7 @@ from pydantic import ValidationError
 
 from annealtune.errors import ConfigError, did_you_mean
 
-from .run_config import DEFAULT_METHOD, ENVIRONMENT, STUDY_TABLES, RunConfig, is_block
-
-# 'rate' is nearer to 'strategy' than difflib's own threshold.
-_NEAR = 0.75
+from .run_config import ENVIRONMENT, STUDY_TABLES, RunConfig
 
 
 def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
@@ -29,9 +26,7 @@ def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
             {k: v for k, v in values.items() if k not in (ENVIRONMENT, *STUDY_TABLES)}
         )
     except ValidationError as error:
-        method = values.get("method", DEFAULT_METHOD)
-        faults = [_explain(detail, method) for detail in error.errors()]
-        raise ConfigError(f"{source}: " + "\n".join(faults)) from None
+        raise ConfigError(f"{source}: " + "\n".join(map(_explain, error.errors()))) from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -75,25 +70,11 @@ def assign(values: dict[str, Any], assignment: str) -> None:
     values[last] = value
 
 
-def key_of_method(key: str, method: Any) -> str | None:
-    """Return the full name of a key of a method's block; None if the method has no such key.
-
-    Example:
-        >>> key_of_method("around", "self-tuned")
-        'self-tuned.around'
-    """
-    field = RunConfig.model_fields.get(str(method).replace("-", "_"))
-    if field is None or not is_block(field):
-        return None
-    plain = key.replace("-", "_")
-    return f"{method}.{plain}" if plain in _keys(field.annotation) else None
-
-
-def _explain(detail: Any, method: Any) -> str:
+def _explain(detail: Any) -> str:
     """Return one line about one fault, from what pydantic says of it: key, rule and value."""
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return _unknown_key([str(part) for part in detail["loc"]], method)
+        return _unknown_key([str(part) for part in detail["loc"]])
     if detail["type"] == "model_type":
         return f"{key}: must be a table of options, got {_short(detail['input'])}"
     if detail["type"] == "missing":
@@ -116,18 +97,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
-def _unknown_key(path: list[str], method: Any) -> str:
-    meant = key_of_method(path[0], method) if len(path) == 1 else None
-    if meant is not None:
-        return f"{path[0]}: unknown key; did you mean {meant!r}?"
+def _unknown_key(path: list[str]) -> str:
     model: Any = RunConfig
     for part in path[:-1]:
         fields = model.model_fields.items()
         model = next(field.annotation for name, field in fields if part in (name, field.alias))
-    known = _keys(model)
-    hint = did_you_mean(path[-1], known, cutoff=_NEAR) or f"; known keys: {', '.join(known)}"
+    known = [field.alias or name for name, field in model.model_fields.items()]
+    hint = did_you_mean(path[-1], known) or f"; known keys: {', '.join(known)}"
     return f"{'.'.join(path)}: unknown key{hint}"
-
-
-def _keys(model: Any) -> list[str]:
-    return [field.alias or name for name, field in model.model_fields.items()]

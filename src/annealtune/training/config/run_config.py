@@ -16,7 +16,6 @@ from annealtune.errors import did_you_mean
 from .blocks import (
     AdamwOptions,
     AdamwSaOptions,
-    AnnealingOptions,
     Count,
     Factor,
     Flag,
@@ -164,14 +163,6 @@ class RunConfig(Options):
         """The block of the chosen method."""
         block: Options = getattr(self, self.method.replace("-", "_"))
         return block
-
-    @property
-    def follows_length(self) -> bool:
-        """Whether the method looks at the length of the run from its first step on."""
-        options = self.options
-        if isinstance(options, AnnealingOptions):
-            return options.temperature is None
-        return not isinstance(options, SgdOptions | RandomRateOptions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return every key that is set and the block of the chosen method, as plain data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +12,6 @@ from torch.nn import functional
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
-from annealtune.training.config.blocks import TunedOptions
 
 from .dataset import Dataset, Purpose, generator, split, subset
 
@@ -28,11 +28,6 @@ class Samples(NamedTuple):
 
     inputs: Tensor
     targets: Tensor
-
-    @property
-    def labels(self) -> Tensor:
-        """The targets, as one calls them where they are classes."""
-        return self.targets
 
 
 class Batches:
@@ -55,8 +50,6 @@ class Batches:
         shuffle: A random order; otherwise the samples come as they are.
         reshuffle: A new order each epoch; otherwise the samples are divided into minibatches once
             (line 1 of Algorithm 2).
-        drop_last: Leave the smaller last minibatch out.
-        order: Which stream of random numbers the order comes from.
         augment: Change the images by `crop_flip` before they are normalised.
         device: Where the minibatches live.
         channels_last: Yield images in channels-last memory order.
@@ -80,8 +73,6 @@ class Batches:
         scale: float = 255.0,
         shuffle: bool = True,
         reshuffle: bool = True,
-        drop_last: bool = False,
-        order: Purpose = Purpose.ORDER,
         augment: bool = False,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
@@ -90,8 +81,6 @@ class Batches:
         self.seed = seed
         self.shuffle = shuffle
         self.reshuffle = reshuffle
-        self.drop_last = drop_last
-        self.order = order
         self.augment = augment
         self.epoch = 0
         self.position = 0
@@ -102,8 +91,7 @@ class Batches:
 
     def __len__(self) -> int:
         """Return the number of minibatches in an epoch."""
-        whole, rest = divmod(len(self._targets), self.batch_size)
-        return whole if self.drop_last or not rest else whole + 1
+        return math.ceil(len(self._targets) / self.batch_size)
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
@@ -155,14 +143,13 @@ class Batches:
             "batch_size": self.batch_size,
             "shuffle": int(self.shuffle),
             "reshuffle": int(self.reshuffle),
-            "drop_last": int(self.drop_last),
             "augment": int(self.augment),
         }
 
     def _order(self, epoch: int) -> Tensor | None:
         if not self.shuffle:
             return None
-        source = generator(self.seed, self.order, epoch if self.reshuffle else 0)
+        source = generator(self.seed, Purpose.ORDER, epoch if self.reshuffle else 0)
         return torch.randperm(len(self._targets), generator=source).to(self._targets.device)
 
     def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Samples:
@@ -250,8 +237,6 @@ class Parts(NamedTuple):
     training: Batches
     validation: Batches
     test: Batches
-    held_out: Batches | None
-    """For the accept test alone, where it asks for it."""
 
 
 def divide(
@@ -274,24 +259,19 @@ def divide(
     validation = test = dataset.test_inputs, dataset.test_targets
     if config.validate_on != "test":
         share = config.validation_fraction
-        training, validation = _cut(
-            training, share, split_seed, Purpose.SPLIT, "validation_fraction"
-        )
-    held_out = None
-    options = config.options
-    if isinstance(options, TunedOptions) and options.accept_batch == "held-out":
-        training, held_out = _cut(
-            training,
-            options.held_out_fraction,
-            split_seed,
-            Purpose.HELD_OUT_SPLIT,
-            f"{config.method}.held_out_fraction",
+        try:
+            kept, apart = split(len(training[1]), share, split_seed)
+        except ValueError as error:
+            raise ConfigError(f"validation_fraction = {share}: {error}") from None
+        training, validation = (
+            (training[0][chosen], training[1][chosen]) for chosen in (kept, apart)
         )
 
     def batches(part: tuple[Tensor, Tensor], **options: Any) -> Batches:
         return Batches(
             *part,
-            **{"batch_size": config.batch_size, **options},
+            **options,
+            batch_size=config.batch_size,
             seed=seed,
             mean=dataset.mean,
             std=dataset.std,
@@ -304,25 +284,4 @@ def divide(
         batches(training, reshuffle=config.reshuffle, augment=config.augment == "crop-flip"),
         batches(validation, shuffle=False),
         batches(test, shuffle=False),
-        None
-        if held_out is None
-        else batches(
-            held_out,
-            # Whole minibatches only: values of a smaller one would be noisier than the others.
-            batch_size=min(config.batch_size, len(held_out[1])),
-            drop_last=True,
-            order=Purpose.HELD_OUT_ORDER,
-        ),
     )
-
-
-def _cut(
-    part: tuple[Tensor, Tensor], share: float, seed: int, purpose: Purpose, key: str
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Divide a part in two, the second one as large as a share of it."""
-    inputs, targets = part
-    try:
-        kept, apart = split(len(targets), share, seed, purpose)
-    except ValueError as error:
-        raise ConfigError(f"{key} = {share}: {error}") from None
-    return (inputs[kept], targets[kept]), (inputs[apart], targets[apart])

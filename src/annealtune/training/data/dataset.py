@@ -34,8 +34,6 @@ class Purpose(IntEnum):
     SAMPLE = 2
     SUBSET = 3
     SPLIT = 4
-    HELD_OUT_SPLIT = 5
-    HELD_OUT_ORDER = 6
 
 
 def generator(seed: int, purpose: Purpose, *counters: int) -> torch.Generator:
@@ -263,16 +261,14 @@ def subset(dataset: Dataset, train_size: int, seed: int) -> Dataset:
     )
 
 
-def split(
-    count: int, fraction: float, seed: int, purpose: Purpose = Purpose.SPLIT
-) -> tuple[Tensor, Tensor]:
+def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """Divide ``count`` training samples by one random permutation, not stratified.
 
     Returns:
         The numbers of the training samples and of the fraction set apart, each in rising order.
 
     Raises:
-        ValueError: If one of the two sets would be empty, and the fraction is not 0.
+        ValueError: If one of the two sets would be empty.
 
     Example:
         >>> training, validation = split(10, 0.2, seed=0)
@@ -280,12 +276,12 @@ def split(
         (8, 2)
     """
     held_out = round(count * fraction)
-    if held_out == count or (fraction > 0 and held_out == 0):
+    if held_out in (0, count):
         raise ValueError(
             f"split(count={count}, fraction={fraction}): {held_out} of {count} samples set apart "
             "leave one of the two sets empty"
         )
-    order = torch.randperm(count, generator=generator(seed, purpose))
+    order = torch.randperm(count, generator=generator(seed, Purpose.SPLIT))
     return order[held_out:].sort().values, order[:held_out].sort().values
 
 

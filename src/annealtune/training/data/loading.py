@@ -8,7 +8,6 @@ import torch
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.config.names import check_data
 from annealtune.training.factories import (
-    contained,
     import_factory,
     in_one_line,
     is_factory,
@@ -114,8 +113,7 @@ def _from_factory(name: str, data_dir: Path | None) -> Dataset:
     factory = import_factory("data", name)
     arguments = {"data_dir": data_dir} if keywords_of(factory).take("data_dir") else {}
     try:
-        with contained():
-            returned = factory(**arguments)
+        returned = factory(**arguments)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         call = f"data_dir={data_dir}" if arguments else "no arguments"
         raise DataError(

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 from annealtune.errors import DataError, did_you_mean
-from annealtune.training.factories import contained, in_one_line
+from annealtune.training.factories import in_one_line
 from annealtune.training.task import KINDS, Kind
 
 from .dataset import Dataset, channel_statistics
@@ -164,8 +164,7 @@ def _read(what: str, samples: Any) -> Part:
     columns: tuple[list[Tensor], list[Tensor]] = ([], [])
     for number in range(len(samples)):
         try:
-            with contained():
-                sample = samples[number]
+            sample = samples[number]
         except Exception as error:  # the data set is the user's: whatever it raises, say where
             raise ValueError(f"{what}[{number}] failed: {in_one_line(error)}") from error
         if not isinstance(sample, tuple | list) or len(sample) != 2:

@@ -51,7 +51,7 @@ class Annealed(Method):
 
 
 class Tuned(Annealed):
-    """A tuned optimizer whose moves are judged on the minibatch of the gradient, or held out."""
+    """A tuned optimizer whose moves are judged on the minibatch of the gradient."""
 
     def __init__(
         self, optimizer: EmbeddedTuner, criterion: Criterion, scaler: GradScaler | None = None
@@ -77,10 +77,8 @@ class Tuned(Annealed):
     def _objective(self, minibatch: CountedMinibatch) -> Callable[[], float] | None:
         """Return what is compared where the closure does not tell it."""
         test = self._criterion
-        tells_error = test.on == "error" and self._scaler is None
-        if test.batch == "same" and (test.on == "loss" or tells_error):
-            return None
-        return test.objective(minibatch)
+        is_told = test.on == "loss" or (test.on == "error" and self._scaler is None)
+        return None if is_told else test.objective(minibatch)
 
 
 class GradientFree(Annealed):
@@ -106,16 +104,14 @@ class Criterion:
     Args:
         method: name of the block, for messages.
         on: what is compared: ``"loss"``, ``"error"`` or the name of the user's function.
-        batch: on which samples: ``"same"`` or ``"held-out"``.
         model: what the user's function is given.
 
     Raises:
         ConfigError: if such a function cannot be imported.
     """
 
-    def __init__(self, method: str, on: str, batch: str, model: nn.Module) -> None:
+    def __init__(self, method: str, on: str, model: nn.Module) -> None:
         self.on = on
-        self.batch = batch
         self._key = f"{method}.accept_on"
         self._model = model
         self._function: Callable[..., Any] | None = None
@@ -128,17 +124,15 @@ class Criterion:
         Its first call is at the point that a step starts from. The user's function is checked at
         every call: a failure, or a result that is not a number, is a `ConfigError`.
         """
-        samples = minibatch.held_out if self.batch == "held-out" else minibatch.samples
-        assert samples is not None
         if self._function is None:
-            return lambda: self._value(*minibatch.forward(samples))
+            return lambda: self._value(*minibatch.forward())
         function, what, is_first = self._function, f"{self._key} = {self.on!r}", True
 
         def objective() -> float:
             nonlocal is_first
             try:
                 with minibatch.counting(self._model), minibatch.autocast():
-                    value = function(self._model, samples)
+                    value = function(self._model, minibatch.samples)
             except Exception as failure:  # it is the user's: whatever it raises, say where
                 raise ConfigError(
                     f"{what}: calling it with (model, minibatch) failed: {in_one_line(failure)}"

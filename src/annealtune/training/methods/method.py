@@ -25,7 +25,6 @@ class CountedMinibatch:
         network: gives what the task asks for.
         task: computes the loss.
         samples: to train on.
-        held_out: samples to judge the step by, where it is judged by others.
         autocast: makes the precision of a forward.
         weight: what the mean loss of these samples counts in the mean over all processes.
         mean: over all processes, of the first loss.
@@ -36,13 +35,11 @@ class CountedMinibatch:
         network: Callable[[Tensor], Tensor],
         task: Task,
         samples: Samples,
-        held_out: Samples | None,
         autocast: Callable[[], AbstractContextManager[object]],
         weight: float = 1.0,
         mean: Callable[[float], float] = float,
     ) -> None:
         self.samples = samples
-        self.held_out = held_out
         self.autocast = autocast
         self.first_loss: float | None = None
         self.forwards = 0
@@ -63,22 +60,22 @@ class CountedMinibatch:
 
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the training loss with the outputs and targets that it is made of."""
-        loss, outputs, targets = self.forward(self.samples)
+        loss, outputs, targets = self.forward()
         if self.first_loss is None:
             self.first_loss = self._mean(loss.item())
         return loss, outputs, targets
 
-    def forward(self, samples: Samples) -> tuple[Tensor, Tensor, Tensor]:
-        """Return loss, outputs and targets of some samples."""
+    def forward(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return loss, outputs and targets."""
         self.forwards += 1
         with self.autocast():
-            outputs = self._task.arranged(self._network(samples.inputs))
-            loss = self._task.loss(outputs, samples.targets)
-            if self._weight != 1 and samples is self.samples:
+            outputs = self._task.arranged(self._network(self.samples.inputs))
+            loss = self._task.loss(outputs, self.samples.targets)
+            if self._weight != 1:
                 loss = loss * self._weight
         if loss.requires_grad:
             loss.register_hook(self._count_backward)
-        return loss, outputs, samples.targets
+        return loss, outputs, self.samples.targets
 
     @contextmanager
     def counting(self, model: nn.Module) -> Iterator[None]:

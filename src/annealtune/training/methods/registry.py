@@ -57,13 +57,13 @@ def _tuned(
         "epochs": config.epochs,
         "seed": config.seeds["decision_seed"],
     }
-    on, batch = "loss", "same"
+    on = "loss"
     if isinstance(options, blocks.TunedOptions):
-        on, batch = options.accept_on, options.accept_batch
+        on = options.accept_on
         arguments["strategy"] = _strategy(config, options)
         if arguments["strategy"] is None:
             arguments["temperature"] = options.temperature
-        if on == "error" and batch == "same" and scaler is None:  # the closure's outputs tell it
+        if on == "error" and scaler is None:  # the closure's outputs tell it
             arguments["accept_on"] = "error"
     else:
         arguments["temperature"] = math.inf
@@ -74,7 +74,7 @@ def _tuned(
     else:
         preset = options.preset if isinstance(options, blocks.SgdSaOptions) else None
         tuner = SGDSA(model, preset=preset, batch_size=config.batch_size, **arguments)
-    return Tuned(tuner, Criterion(config.method, on, batch, model), scaler)
+    return Tuned(tuner, Criterion(config.method, on, model), scaler)
 
 
 def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Module) -> StochasticSA:

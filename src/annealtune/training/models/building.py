@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from annealtune.errors import ConfigError, did_you_mean
 from annealtune.training.config.names import ARCHITECTURES, parse
 from annealtune.training.factories import (
-    contained,
     import_factory,
     in_one_line,
     is_factory,
@@ -109,8 +108,7 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
     factory = import_factory("model", name)
     arguments = _asked_for(name, factory, task.told(input_shape))
     try:
-        with contained():
-            net = factory(**arguments)
+        net = factory(**arguments)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         call = ", ".join(f"{key}={value}" for key, value in arguments.items())
         raise ConfigError(
@@ -156,7 +154,7 @@ def _check_output(name: str, net: nn.Module, task: Task) -> None:
     cuda = [device] if device.type == "cuda" else []
     what = "images" if task.is_image else "samples"
     try:
-        with contained(), torch.random.fork_rng(devices=cuda), torch.no_grad():
+        with torch.random.fork_rng(devices=cuda), torch.no_grad():
             outputs = net.eval()(torch.zeros(2, *task.input_shape, dtype=task.dtype, device=device))
     except Exception as error:  # the net may be the user's: whatever it raises, say where
         raise ConfigError(

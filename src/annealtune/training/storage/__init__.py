@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from annealtune.errors import ConfigError, nearest
+from annealtune.errors import ConfigError
 
 CONFIG_FILE = "config.toml"
 # What the rate in the last record of a run over H is.
@@ -28,19 +28,7 @@ def require_run(path: Path) -> None:
         ConfigError: if it does not.
     """
     if not is_run(path):
-        raise ConfigError(
-            f"{path}: is not a run directory: it has no {CONFIG_FILE}{nearest_run(path)}"
-        )
-
-
-def nearest_run(path: Path) -> str:
-    """Return the end of a message about a directory without a run: the nearest one beside it."""
-    path = Path(path)
-    try:
-        near = nearest(path.name, [other.name for other in path.parent.iterdir() if is_run(other)])
-    except OSError:  # nothing to suggest
-        return ""
-    return "" if near is None else f"; did you mean {str(path.with_name(near))!r}?"
+        raise ConfigError(f"{path}: is not a run directory: it has no {CONFIG_FILE}")
 
 
 def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -31,9 +31,6 @@ from .files import (
     write_json,
 )
 
-# In the table `environment` of config.toml: what was changed later.
-_CHANGES = "changes"
-
 
 class RunDirectory:
     """A run on disk.
@@ -106,42 +103,27 @@ class RunDirectory:
         values = read_toml(self.config_file) if text is None else tomllib.loads(text)
         return from_values(values, str(self.config_file))
 
-    def check_same(self, config: RunConfig) -> list[str]:
-        """Check that a config is the run's own, apart from keys that may be changed.
-
-        Those are `FREE_KEYS`, and more epochs where the method does not look at their number.
-
-        Returns:
-            What is changed, in words.
+    def check_same(self, config: RunConfig) -> None:
+        """Check that a config is the run's own, apart from `FREE_KEYS`.
 
         Raises:
             ConfigError: naming the keys that differ.
         """
-        stored = self.config()
-        was, now = flat(stored.to_dict()), flat(config.to_dict())
+        was, now = flat(self.config().to_dict()), flat(config.to_dict())
         keys = [key for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)]
         if was["method"] != now["method"]:  # then their options differ anyway
             keys = [key for key in keys if "." not in key]
-        free = set(FREE_KEYS)
-        if now["epochs"] > was["epochs"] and not stored.follows_length:
-            free |= set() if self.result_file.exists() else {"epochs"}
-        told = {key: _told_change(key, now.get(key), was.get(key)) for key in keys}
-        refused = [words for key, words in told.items() if key not in free]
+        refused = [_told_change(k, now.get(k), was.get(k)) for k in keys if k not in FREE_KEYS]
         if refused:
             raise ConfigError(
                 f"{self.path}: holds a run of another config: {'; '.join(refused)}. Choose "
                 "another --out, or leave these keys as they are"
             )
-        return list(told.values())
 
-    def changed_config(self, config: RunConfig, step: int, changes: list[str]) -> str:
-        """Return the text of the config with what is changed from a step on, noted in it."""
+    def environment(self) -> dict[str, Any]:
+        """Return what the run was begun with: versions, machine, command."""
         text = self._config_text or self.config_file.read_text(encoding="utf-8")
-        if not changes:
-            return text
-        facts = dict(tomllib.loads(text).get(ENVIRONMENT, {}))
-        facts[_CHANGES] = [*facts.get(_CHANGES, []), f"step {step}: {'; '.join(changes)}"]
-        return config.to_toml(facts)
+        return dict(tomllib.loads(text).get(ENVIRONMENT, {}))
 
     def task(self) -> Task:
         """Return what the run learns.
