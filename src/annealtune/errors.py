@@ -53,7 +53,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         got 'Tabuu'; did you mean 'tabu'?
     """
     plain = {word.lower().replace("_", "-"): word for word in known}
-    near = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1, cutoff=0.7)
+    near = difflib.get_close_matches(name.lower().replace("_", "-"), plain, n=1)
     return f"; did you mean {plain[near[0]]!r}?" if near else ""
 
 

@@ -235,10 +235,10 @@ def finished(kept, program, tiny, place):
         (["--out", "study/runs/sgd-seed0"], "study/runs/sgd-seed0: is a run directory"),
         (["--out", "."], " and is not a study"),
         (["--out", "tiny.toml"], "tiny.toml: is not a directory"),
-        (["--out", "study", "--epochs", "4"], "epochs = 4 (the study has 3)"),
+        (["--out", "study", "--epochs", "4"], "epochs = 4 (was 3)"),
         (["--out", "study", "--seeds", "1-2"], "seeds: 0 of the study missing"),
         (["--out", "study", "--methods", "adamw"], "methods: sgd of the study missing"),
-        (["--out", "study", "--set", "sgd.lr=0.5"], "sgd: sgd.lr = 0.5 (the study has 0.1)"),
+        (["--out", "study", "--set", "sgd.lr=0.5"], "sgd: sgd.lr = 0.5 (was 0.1)"),
         (["--out", "study", "--vary", "init_seed"], "vary = 'init_seed' (the study has 'seed')"),
     ],
 )

@@ -99,10 +99,6 @@ def test_the_temperature_of_a_block_is_that_of_its_preset_alone():
     assert configs["sgd-sa-paper-code"].sgd_sa.temperature == 512
     assert configs["sgd-sa-paper-text"].sgd_sa.temperature is None
     assert configs["sgd-sa-paper-text"].sgd_sa.lr == (0.5, 0.1)
-    cooled = {"temperature": 3.0, "cooling_factor": 0.5, "floor": 0.1}
-    text = plan({"sgd-sa": cooled}, methods=["sgd-sa-paper-text"]).configs["sgd-sa-paper-text"]
-    assert text.sgd_sa.schedule() is None
-    assert text.sgd_sa.floor == 0
 
 
 def test_a_table_of_the_file_goes_before_the_block():

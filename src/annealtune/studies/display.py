@@ -17,8 +17,8 @@ from rich.progress import Progress as Bars
 from rich.table import Column
 
 from annealtune.studies.engines import Event, Task
-from annealtune.studies.records import METRICS_FILE
 from annealtune.training.progress import describe, download_bar
+from annealtune.training.storage.seal import METRICS
 
 _SECONDS_BETWEEN_LOOKS = 0.5
 # The numbers that fit next to a bar.
@@ -130,7 +130,7 @@ def choose_display(console: Console) -> Display:
 def last_record(run: Path) -> dict[str, Any]:
     """Return the numbers of the last epoch of a run, none if there is no epoch that can be read."""
     try:
-        lines = (run / METRICS_FILE).read_bytes().split(b"\n")[:-1]
+        lines = (run / METRICS).read_bytes().split(b"\n")[:-1]
         record = json.loads(lines[-1]) if lines else {}
     except (OSError, ValueError):
         return {}

@@ -6,8 +6,6 @@ cannot be read is a record that says why.
 
 import dataclasses
 import hashlib
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -18,17 +16,14 @@ import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.storage import CONFIG_FILE, require_run
-from annealtune.training.storage.seal import check_run
+from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+from annealtune.training.storage.files import LOCK, RecordFile, read_json
+from annealtune.training.storage.seal import METRICS, MOVES, RESULT_FILE, check_run
 
 STUDY_FILE = "study.toml"
 RUNS = "runs"
 LOG_FILE = "log.txt"
 FAILURE_FILE = "failure.json"
-RESULT_FILE = "result.json"
-METRICS_FILE = "metrics.jsonl"
-LOCK = ".lock"
-_SEAL_FILE = "seal.json"
 FORMAT = 2
 _SEAL_LINE = b"# sha256 of the lines above: "
 
@@ -181,8 +176,8 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
         large: whether weights and checkpoints are checked too.
 
     Raises:
-        ConfigError: if there is none.
-        RunError: if it is damaged.
+        ConfigError: if there is none, or its config is damaged.
+        RunError: if another file is damaged.
     """
     path = Path(path)
     require_run(path)
@@ -198,22 +193,20 @@ def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     """Read a run, whatever state it is in; of a damaged one nothing is shown but the damage."""
     try:
         return _load_run(path, method, seed, large=large)
-    except RunError as error:
+    except (ConfigError, RunError) as error:
         return RunRecord(method, seed, path, "failed", str(error))
 
 
 def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     if not path.is_dir():
         return RunRecord(method, seed, path, "missing")
-    try:
-        if (path / _SEAL_FILE).exists():
-            check_run(path, large=large)
-        config, result, failure = (
-            _read_table(path / name) for name in (CONFIG_FILE, RESULT_FILE, FAILURE_FILE)
-        )
-        metrics, moves = (_read_lines(path / name) for name in (METRICS_FILE, "moves.jsonl"))
-    except (OSError, ValueError) as error:
-        raise RunError(f"{path}: cannot be read: {error}") from error
+    check_run(path, large=large)
+    config = read_toml(path / CONFIG_FILE) if is_run(path) else {}
+    result, failure = (
+        read_json(path / name) if (path / name).exists() else {}
+        for name in (RESULT_FILE, FAILURE_FILE)
+    )
+    metrics, moves = (tuple(RecordFile(path / name).read()) for name in (METRICS, MOVES))
     status: Status = "unfinished"
     reason: str | None = None
     if result:
@@ -224,28 +217,6 @@ def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
         epochs = config.get("epochs")
         reason = f"begun, {len(metrics)} of {epochs} epochs" if epochs else "nothing saved yet"
     return RunRecord(method, seed, path, status, reason, config, metrics, moves, result or None)
-
-
-def _read_table(path: Path) -> dict[str, Any]:
-    """Return what a file holds, nothing if it is not there."""
-    if not path.exists():
-        return {}
-    try:
-        text = path.read_text(encoding="utf-8")
-        return dict(tomllib.loads(text) if path.suffix == ".toml" else json.loads(text))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from None
-
-
-def _read_lines(path: Path) -> tuple[dict[str, Any], ...]:
-    """Return the complete lines of a file; one without its end is still being written."""
-    if not path.exists():
-        return ()
-    lines = path.read_bytes().split(b"\n")[:-1]
-    try:
-        return tuple(map(json.loads, lines))
-    except ValueError as error:
-        raise ValueError(f"{path.name} is damaged: {error}") from None
 
 
 def acquire(lock: filelock.BaseFileLock) -> bool:

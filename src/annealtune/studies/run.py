@@ -15,7 +15,6 @@ from annealtune.studies.plan import Plan
 from annealtune.studies.records import (
     FAILURE_FILE,
     FORMAT,
-    LOCK,
     STUDY_FILE,
     Study,
     acquire,
@@ -24,10 +23,9 @@ from annealtune.studies.records import (
     run_path,
     sealed_toml,
 )
-from annealtune.training.config import FREE_KEYS
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage import is_run
-from annealtune.training.storage.files import describe_provenance, explained, write_atomically
+from annealtune.training.storage import differences, is_run
+from annealtune.training.storage.files import LOCK, describe_provenance, explained, write_atomically
 
 
 def run_study(
@@ -152,7 +150,8 @@ def _check_same(path: Path, stored: dict[str, Any], plan: Plan) -> None:
     for method in stored["methods"]:
         label = method["label"]
         if label in plan.configs:
-            differing += _differences(label, method["config"], plan.config_of(label))
+            found = differences(method["config"], plan.config_of(label))
+            differing += [f"{label}: {each}" for each in found]
         else:
             differing.append(f"methods: {label} of the study missing")
     if differing:
@@ -160,25 +159,6 @@ def _check_same(path: Path, stored: dict[str, Any], plan: Plan) -> None:
             f"{path}: holds a study of another plan: {'; '.join(dict.fromkeys(differing))}. Seeds "
             "and methods may be added, everything else must stay; or choose another --out"
         )
-
-
-def _differences(label: str, theirs: dict[str, Any], ours: dict[str, Any]) -> list[str]:
-    old, new = _flat(theirs), _flat(ours)
-    return [
-        f"{f'{label}: ' if '.' in key or key == 'method' else ''}{key} = "
-        f"{new.get(key, 'unset')!r} (the study has {old.get(key, 'unset')!r})"
-        for key in sorted(old.keys() | new.keys())
-        if key not in FREE_KEYS and old.get(key) != new.get(key)
-    ]
-
-
-def _flat(config: dict[str, Any]) -> dict[str, Any]:
-    """Return a config with the keys of its blocks beside its own."""
-    flat = {key: value for key, value in config.items() if not isinstance(value, dict)}
-    for name, block in config.items():
-        if isinstance(block, dict):
-            flat |= {f"{name}.{key}": value for key, value in block.items()}
-    return flat
 
 
 def _check_data(plan: Plan, left: list[Task], display: Display) -> None:

@@ -74,9 +74,9 @@ def test_only_what_is_missing_or_incomplete_runs(go, plan, recorder, study):
     recorder.events.clear()
     go(plan(methods=["sgd", "adamw", "scheduled-sgd"]))
     assert sorted(recorder.names("started")) == [
-        "sgd seed 1",
         "scheduled-sgd seed 0",
         "scheduled-sgd seed 1",
+        "sgd seed 1",
     ]
 
 

@@ -117,11 +117,11 @@ class TestResume:
     @pytest.mark.parametrize(
         ("changes", "words"),
         [
-            (["--epochs", 4], "epochs = 4 (the run has 3)"),
-            (["--seed", 1], "seed = 1 (the run has 0)"),
-            (["--set", "sgd-sa.lr=[0.5]"], "sgd-sa.lr = [0.5] (the run has [0.9, 0.8,"),
-            (["--set", "sgd-sa.temperature=0.5"], "sgd-sa.temperature = 0.5 (the run has 'unset')"),
-            (["--method", "sgd"], "method = 'sgd' (the run has 'sgd-sa'). Choose"),
+            (["--epochs", 4], "epochs = 4 (was 3)"),
+            (["--seed", 1], "seed = 1 (was 0)"),
+            (["--set", "sgd-sa.lr=[0.5]"], "sgd-sa.lr = [0.5] (was [0.9, 0.8,"),
+            (["--set", "sgd-sa.temperature=0.5"], "sgd-sa.temperature = 0.5 (was 'unset')"),
+            (["--method", "sgd"], "method = 'sgd' (was 'sgd-sa'). Choose"),
         ],
     )
     def test_a_run_of_another_config_is_refused(
@@ -137,7 +137,7 @@ class TestResume:
 
     def test_a_finished_run_of_another_config_is_refused_too(self, complete, tiny):
         directory = complete(epochs=1)
-        with pytest.raises(ConfigError, match=r"batch_size = 20 \(the run has 30\)"):
+        with pytest.raises(ConfigError, match=r"batch_size = 20 \(was 30\)"):
             run(tiny(epochs=1, batch_size=20), directory)
 
     def test_threads_are_those_of_the_run(self, tiny, place, stopped_after_a_step):

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Protocol
 
-from annealtune.studies.records import FAILURE_FILE, METRICS_FILE, RESULT_FILE
+from annealtune.studies.records import FAILURE_FILE
 from annealtune.training.config import RunConfig
 from annealtune.training.stopping import StopRequest
+from annealtune.training.storage.seal import METRICS, RESULT_FILE
 
 EventKind = Literal["started", "waiting", "retried", "finished", "failed", "stopped"]
 
@@ -48,7 +49,7 @@ class Task:
     def epochs_done(self) -> int:
         """Return how many epochs are recorded."""
         try:
-            return (self.path / METRICS_FILE).read_bytes().count(b"\n")
+            return (self.path / METRICS).read_bytes().count(b"\n")
         except FileNotFoundError:
             return 0
 

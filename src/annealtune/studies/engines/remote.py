@@ -17,8 +17,8 @@ from typing import NamedTuple
 import filelock
 
 from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS
-from annealtune.studies.records import LOCK, acquire, is_locked
-from annealtune.training.storage.files import describe_provenance, explained
+from annealtune.studies.records import acquire, is_locked
+from annealtune.training.storage.files import LOCK, describe_provenance, explained
 
 
 class Site(NamedTuple):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from annealtune.errors import ConfigError
+from annealtune.training.config import FREE_KEYS
 
 CONFIG_FILE = "config.toml"
 # What the rate in the last record of a run over H is.
@@ -45,3 +46,21 @@ def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{key}"] = value
     return found
+
+
+def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return in words the keys of two configs that differ, apart from `FREE_KEYS`.
+
+    Example:
+        >>> differences({"epochs": 3, "sgd": {"lr": 0.1}}, {"epochs": 5, "sgd": {"lr": 0.1}})
+        ['epochs = 5 (was 3)']
+    """
+    was, now = flat(stored), flat(given)
+    keys = [key for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)]
+    if was.get("method") != now.get("method"):  # then their options differ anyway
+        keys = [key for key in keys if "." not in key]
+    return [
+        f"{key} = {now.get(key, 'unset')!r} (was {was.get(key, 'unset')!r})"
+        for key in keys
+        if key not in FREE_KEYS
+    ]

@@ -13,10 +13,10 @@ import safetensors.torch
 from torch import nn
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.training.config import ENVIRONMENT, FREE_KEYS, RunConfig, from_values, read_toml
+from annealtune.training.config import ENVIRONMENT, RunConfig, from_values, read_toml
 from annealtune.training.task import Task
 
-from . import CONFIG_FILE, flat, is_run, require_run, seal
+from . import CONFIG_FILE, differences, is_run, require_run, seal
 from .checkpoint import Checkpoints
 from .files import (
     RecordFile,
@@ -109,14 +109,10 @@ class RunDirectory:
         Raises:
             ConfigError: naming the keys that differ.
         """
-        was, now = flat(self.config().to_dict()), flat(config.to_dict())
-        keys = [key for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)]
-        if was["method"] != now["method"]:  # then their options differ anyway
-            keys = [key for key in keys if "." not in key]
-        refused = [_told_change(k, now.get(k), was.get(k)) for k in keys if k not in FREE_KEYS]
-        if refused:
+        differing = differences(self.config().to_dict(), config.to_dict())
+        if differing:
             raise ConfigError(
-                f"{self.path}: holds a run of another config: {'; '.join(refused)}. Choose "
+                f"{self.path}: holds a run of another config: {'; '.join(differing)}. Choose "
                 "another --out, or leave these keys as they are"
             )
 
@@ -291,8 +287,3 @@ class RunDirectory:
                 f"{' '.join(str(error).split())}"
             ) from error
         return facts
-
-
-def _told_change(key: str, now: Any, was: Any) -> str:
-    new, old = ("unset" if value is None else value for value in (now, was))
-    return f"{key} = {new!r} (the run has {old!r})"
