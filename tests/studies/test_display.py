@@ -1,4 +1,4 @@
-"""What a person sees: bars on a terminal, lines elsewhere, names as they are."""
+"""What a person sees of a study: lines, names as they are."""
 
 import io
 import json
@@ -6,7 +6,7 @@ import json
 import pytest
 from rich.console import Console
 
-from annealtune.studies.display import Display, LiveDisplay, choose_display, last_record
+from annealtune.studies.display import Display, last_record
 from annealtune.studies.engines import Event
 from annealtune.studies.plan import make_plan
 from annealtune.studies.run import tasks_of
@@ -24,14 +24,12 @@ def tasks(tmp_path):
     return tasks
 
 
-def shown(make, tasks, events, **console):
+def shown(tasks, events):
     text = io.StringIO()
-    display = make(Console(file=text, **{"width": 120, **console}))
+    display = Display(Console(file=text, width=120))
     with display.showing(tasks, 0):
         for kind, number, detail in events:
             display.happened(Event(kind, tasks[number], detail))
-            display._looked_at = 0.0
-            display.refresh()
     return text.getvalue()
 
 
@@ -46,7 +44,7 @@ EVENTS = [
 
 
 def test_lines(tasks):
-    lines = shown(Display, tasks, EVENTS).splitlines()
+    lines = shown(tasks, EVENTS).splitlines()
     assert lines == [
         "2 of 2 runs to do",
         "[0/2] started sgd seed 0 again, 1 of 4 epochs are there",
@@ -56,21 +54,6 @@ def test_lines(tasks):
         "[1/2] finished adamw seed 0: loss 0.5000  accuracy 90.00%  (0 s)",
         "[2/2] failed sgd seed 0: a [/b] <reason>",
     ]
-
-
-@pytest.mark.parametrize("width", [60, 120])
-def test_bars(width, tasks):
-    text = shown(LiveDisplay, tasks, EVENTS, force_terminal=True, width=width)
-    assert "adamw seed 0" in text
-    assert "2/4" in text
-    assert "accuracy 90.00%" in text
-    assert "failed sgd seed 0: a [/b] <reason>" in text
-    assert "2/2" in text
-
-
-def test_the_display_suits_the_console():
-    assert type(choose_display(Console(file=io.StringIO()))) is Display
-    assert type(choose_display(Console(file=io.StringIO(), force_terminal=True))) is LiveDisplay
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from annealtune.cli.flags import EPILOG, Assignments, read_values, with_config_flags
 from annealtune.errors import ConfigError, RunError, unknown_name
-from annealtune.studies.display import choose_display
+from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
@@ -143,7 +143,7 @@ def study(
     else:
         plan, engine = _share_cores(plan, out, jobs)
     with stop_on_signals() as stop:
-        display = choose_display(Console(stderr=True))
+        display = Display(Console(stderr=True))
         finished = run_study(plan, out, engine, display, stop, retry_failed=retry_failed)
     _tell_outcome(finished)
 
@@ -197,7 +197,7 @@ def reproduce(
         _check_means(f"{runs} runs take about {duration}", yes, device)
     failures = []
     with stop_on_signals() as stop:
-        display = choose_display(Console(stderr=True))
+        display = Display(Console(stderr=True))
         for plan in plans:
             path = out / plan.name
             plan, engine = _share_cores(plan, path, jobs)

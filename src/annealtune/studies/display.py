@@ -1,7 +1,4 @@
-"""What a person sees of a study: one live table of all that runs, or lines where it is no terminal.
-
-Both look at the files of the runs, so they show the same whichever engine runs them.
-"""
+"""What a person sees of a study: a line for all that happens, whichever engine runs it."""
 
 import json
 import time
@@ -10,20 +7,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
-from rich.table import Column
+from rich.console import Console
 
 from annealtune.studies.engines import Event, Task
 from annealtune.training.progress import describe, download_bar
 from annealtune.training.storage.seal import METRICS
-
-_SECONDS_BETWEEN_LOOKS = 0.5
-# The numbers that fit next to a bar.
-_WATCHED = ("validation_accuracy", "temperature", "acceptance_rate", "rate", "radius")
-_ACTIVE = ("started", "waiting", "retried")
 
 
 class Display:
@@ -35,8 +23,8 @@ class Display:
         self._started: dict[Path, float] = {}
 
     def downloading(self) -> AbstractContextManager[Any]:
-        """Show downloads while the context lasts, here none; it yields the callback for them."""
-        return nullcontext()
+        """Show downloads on a terminal while the context lasts; it yields the callback for them."""
+        return download_bar(self._console) if self._console.is_terminal else nullcontext()
 
     @contextmanager
     def showing(self, tasks: Sequence[Task], done: int) -> Iterator[None]:
@@ -70,61 +58,6 @@ class Display:
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
-class LiveDisplay(Display):
-    """A bar for each run that is active, and one for the study; what fails is said above them."""
-
-    def downloading(self) -> AbstractContextManager[Any]:
-        """Show one bar per file."""
-        return download_bar(self._console)
-
-    @contextmanager
-    def showing(self, tasks: Sequence[Task], done: int) -> Iterator[None]:
-        """Draw the bars."""
-        self._looked_at = 0.0
-        widest = max((len(task.name) for task in tasks), default=0)
-        bar = (
-            TextColumn("{task.description}", table_column=Column(min_width=widest, no_wrap=True)),
-            BarColumn(bar_width=12, table_column=Column(min_width=12)),
-            MofNCompleteColumn(table_column=Column(min_width=7, no_wrap=True)),
-        )
-        numbers = TextColumn("{task.fields[numbers]}", table_column=Column(ratio=1, no_wrap=True))
-        self._bars = Bars(*bar, numbers, console=self._console, expand=True)
-        self._whole = Bars(*bar, TimeElapsedColumn(), console=self._console)
-        self._rows: dict[Path, Any] = {}
-        self._study = self._whole.add_task("runs", total=len(tasks), completed=done)
-        with Live(Group(self._bars, self._whole), console=self._console, refresh_per_second=4):
-            yield
-
-    def happened(self, event: Event) -> None:
-        """Move the bars; keep a line of what did not go well."""
-        task = event.task
-        if event.kind in _ACTIVE and task.path not in self._rows:
-            self._rows[task.path] = self._bars.add_task(
-                task.name, total=task.config.epochs, numbers=""
-            )
-        if event.kind in ("finished", "failed"):
-            self._whole.advance(self._study)
-        if event.kind not in _ACTIVE and task.path in self._rows:
-            self._bars.remove_task(self._rows.pop(task.path))
-        if event.kind in ("failed", "retried", "waiting"):
-            self._print(f"{event.kind} {task.name}: {event.detail}")
-
-    def refresh(self) -> None:
-        """Look at the records of the runs, not more often than a person can read."""
-        if time.monotonic() - self._looked_at < _SECONDS_BETWEEN_LOOKS:
-            return
-        self._looked_at = time.monotonic()
-        for path, row in self._rows.items():
-            record = last_record(path)
-            watched = {key: record[key] for key in _WATCHED if key in record}
-            self._bars.update(row, completed=record.get("epoch", 0), numbers=describe(watched))
-
-
-def choose_display(console: Console) -> Display:
-    """Return the display that suits a console."""
-    return LiveDisplay(console) if console.is_terminal else Display(console)
 
 
 def last_record(run: Path) -> dict[str, Any]:

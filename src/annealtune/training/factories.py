@@ -5,9 +5,9 @@ Imports nothing heavy, so that a typo is answered at once.
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any
 
 from annealtune.errors import ConfigError, did_you_mean
 
@@ -73,41 +73,27 @@ def _as_module(name: str) -> str:
     return f"; a module is named without .py: did you mean '{module}:{attribute}'?"
 
 
-class Keywords(NamedTuple):
-    """The keywords that a factory takes.
+def asked_for(factory: Callable[..., object], told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of the things told that a factory takes by keyword.
 
-    Attributes:
-        needed: those without a default.
-        optional: those with one.
-        any: whether it takes every keyword.
-    """
-
-    needed: tuple[str, ...]
-    optional: tuple[str, ...]
-    any: bool
-
-    def take(self, name: str) -> bool:
-        """Tell whether a keyword is among them."""
-        return self.any or name in (*self.needed, *self.optional)
-
-
-def keywords_of(factory: Callable[..., object]) -> Keywords:
-    """Return the keywords that a factory takes; one that does not tell takes every keyword.
+    Raises:
+        TypeError: if it needs something else, naming it.
 
     Example:
-        >>> keywords_of(lambda width, *, depth=3: None)
-        Keywords(needed=('width',), optional=('depth',), any=False)
+        >>> asked_for(lambda width, *, depth=3: None, {"width": 4, "height": 5})
+        {'width': 4}
     """
     try:
         parameters = inspect.signature(factory).parameters.values()
-    except (TypeError, ValueError):
-        return Keywords((), (), any=True)
+    except (TypeError, ValueError):  # one that does not tell takes every keyword
+        return dict(told)
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    return Keywords(
-        tuple(p.name for p in named if p.default is p.empty),
-        tuple(p.name for p in named if p.default is not p.empty),
-        any=any(p.kind is p.VAR_KEYWORD for p in parameters),
-    )
+    missing = [p.name for p in named if p.default is p.empty and p.name not in told]
+    if missing:
+        raise TypeError(f"it asks for {', '.join(missing)}{did_you_mean(missing[0], told)}")
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return dict(told)
+    return {p.name: told[p.name] for p in named if p.name in told}
 
 
 def in_one_line(error: BaseException) -> str:

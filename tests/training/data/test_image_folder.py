@@ -43,18 +43,6 @@ def test_mean_and_deviation_are_those_of_the_training_pictures(folder) -> None:
     assert data.std == pytest.approx((red.std(), 1, 1))  # 1 for a channel without contrast
 
 
-@pytest.mark.parametrize("layout", ["train", "."])
-def test_one_set_is_cut_the_same_way_each_time(tmp_path, layout) -> None:
-    for number in range(20):
-        picture(tmp_path / layout / "ab"[number % 2] / f"{number:02}.png", number)
-    data, again = (load("image-folder", data_dir=tmp_path) for _ in range(2))
-    assert data.train_targets.bincount().tolist() == [8, 8]
-    assert data.test_targets.bincount().tolist() == [2, 2]
-    assert data.test_inputs.equal(again.test_inputs)
-    shown = [*data.train_inputs[:, 0, 0, 0].tolist(), *data.test_inputs[:, 0, 0, 0].tolist()]
-    assert sorted(shown) == list(range(20))
-
-
 def test_pictures_of_several_sizes_need_the_key(folder) -> None:
     picture(folder / "test" / "dog" / "1.png", size=(9, 5))
     message = "1.png is 9x5, but the first picture is 6x5; .*image_size"
@@ -93,7 +81,7 @@ def spoil_class(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoil_train, "test is there, but .*train is not"),
+        (spoil_train, "train is not a folder"),
         (spoil_classes, r"same classes as .*\['cat', 'dog'\], got \['cat', 'wolf'\]"),
         (spoil_picture, "cat/2.png cannot be read as a picture"),
         (spoil_end, "cat/2.png cannot be read as a picture"),
@@ -107,12 +95,8 @@ def test_what_is_wrong_is_named(folder, spoil, message) -> None:
         load("image-folder", data_dir=folder)
 
 
-def test_no_folder_no_classes_too_few_pictures(tmp_path) -> None:
-    with pytest.raises(DataError, match="nowhere is not a folder; see --data-dir"):
-        load("image-folder", data_dir=tmp_path / "nowhere")
+def test_a_folder_without_classes(tmp_path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "test").mkdir()
     with pytest.raises(DataError, match=r"two or more classes, got \[\]"):
-        load("image-folder", data_dir=tmp_path)
-    picture(tmp_path / "a" / "0.png")
-    picture(tmp_path / "b" / "0.png")
-    with pytest.raises(DataError, match=r"too few pictures.*2 in 2 classes, the smallest has 1"):
         load("image-folder", data_dir=tmp_path)

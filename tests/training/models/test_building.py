@@ -172,7 +172,7 @@ def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -
         (f"{FACTORY}:number", "must be callable, got an object of type int"),
         (f"{FACTORY}:no_module", "must return a torch.nn.Module, got str"),
         (f"{FACTORY}:no_keywords", r"one per class, got \(2, 1, 8, 8\)"),
-        (f"{FACTORY}:fails", r"calling it with channels=1 failed: ZeroDivisionError: no"),
+        (f"{FACTORY}:fails", "failed: ZeroDivisionError: no"),
         (
             f"{FACTORY}:wants_more",
             "input_shape=.*image_size=.*asks for width, clases",

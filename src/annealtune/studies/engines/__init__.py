@@ -76,7 +76,7 @@ class Observer(Protocol):
         """Take note of an event."""
 
     def refresh(self) -> None:
-        """Look after what runs; called several times a second."""
+        """Is called several times a second."""
 
 
 class Engine(Protocol):

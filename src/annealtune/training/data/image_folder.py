@@ -1,8 +1,4 @@
-"""A folder of pictures: one sub-folder a class.
-
-``DIR/train/CLASS/*.png`` and ``DIR/test/CLASS/*.png``; or ``DIR/train/CLASS/*.png`` alone, or
-``DIR/CLASS/*.png``, of which a stratified fifth, chosen once with seed 0, becomes the test set.
-"""
+"""A folder of pictures: ``DIR/train/CLASS/*.png`` and ``DIR/test/CLASS/*.png``."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +9,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from sklearn.model_selection import train_test_split
 
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
@@ -24,8 +19,6 @@ SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
 GREY = ("1", "L")
 COLOUR = ("LA", "P", "RGB", "RGBA")
-TEST_FRACTION = 0.2
-SPLIT_SEED = 0
 
 
 class _Part(NamedTuple):
@@ -69,27 +62,22 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
 
 
 def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
-    if not data_dir.is_dir():
-        raise DataError(f"data = 'image-folder': {data_dir} is not a folder; see --data-dir")
     train_dir, test_dir = data_dir / "train", data_dir / "test"
-    if test_dir.is_dir() and not train_dir.is_dir():
-        raise DataError(f"data = 'image-folder': {test_dir} is there, but {train_dir} is not")
-    whole_dir = train_dir if train_dir.is_dir() else data_dir
-    classes = _classes(whole_dir)
+    for folder in (train_dir, test_dir):
+        if not folder.is_dir():
+            raise DataError(f"data = 'image-folder': {folder} is not a folder; see --data-dir")
+    classes = _classes(train_dir)
     if len(classes) < 2:
         raise DataError(
-            f"data = 'image-folder': {whole_dir} must hold one folder for each of two or more "
+            f"data = 'image-folder': {train_dir} must hold one folder for each of two or more "
             f"classes, got {list(classes)}"
         )
-    whole = _list(whole_dir, classes)
-    if not test_dir.is_dir():
-        return *_cut(whole_dir, whole, len(classes)), classes
     if _classes(test_dir) != classes:
         raise DataError(
             f"data = 'image-folder': {test_dir} must hold the same classes as {train_dir}, "
             f"{list(classes)}, got {list(_classes(test_dir))}"
         )
-    return whole, _list(test_dir, classes), classes
+    return _list(train_dir, classes), _list(test_dir, classes), classes
 
 
 def _classes(folder: Path) -> tuple[str, ...]:
@@ -107,25 +95,6 @@ def _list(folder: Path, classes: tuple[str, ...]) -> _Part:
         part.paths.extend(pictures)
         part.labels.extend([label] * len(pictures))
     return part
-
-
-def _cut(folder: Path, whole: _Part, classes: int) -> tuple[_Part, _Part]:
-    held_out = max(round(TEST_FRACTION * len(whole.paths)), classes)
-    rarest = min(whole.labels.count(label) for label in range(classes))
-    if rarest < 2 or len(whole.paths) - held_out < classes:
-        raise DataError(
-            f"data = 'image-folder': {folder} has no test set and too few pictures to cut one: "
-            f"{len(whole.paths)} in {classes} classes, the smallest has {rarest}; add pictures or "
-            "a test/ folder"
-        )
-    train_paths, test_paths, train_labels, test_labels = train_test_split(
-        whole.paths,
-        whole.labels,
-        test_size=held_out,
-        stratify=whole.labels,
-        random_state=SPLIT_SEED,
-    )
-    return _Part(train_paths, train_labels), _Part(test_paths, test_labels)
 
 
 def mode_of(path: Path) -> str:

@@ -2,16 +2,17 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.config.names import check_data
 from annealtune.training.factories import (
+    asked_for,
     import_factory,
     in_one_line,
     is_factory,
-    keywords_of,
 )
 
 from .dataset import Dataset
@@ -111,8 +112,9 @@ def default_directory() -> Path:
 
 def _from_factory(name: str, data_dir: Path | None) -> Dataset:
     factory = import_factory("data", name)
-    arguments = {"data_dir": data_dir} if keywords_of(factory).take("data_dir") else {}
+    arguments: dict[str, Any] = {}
     try:
+        arguments = asked_for(factory, {"data_dir": data_dir})
         returned = factory(**arguments)
     except Exception as error:  # the factory is the user's: whatever it raises, say where
         call = f"data_dir={data_dir}" if arguments else "no arguments"

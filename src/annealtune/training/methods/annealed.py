@@ -121,15 +121,13 @@ class Criterion:
     def objective(self, minibatch: CountedMinibatch) -> Callable[[], float]:
         """Return a function that evaluates what is compared, for the present weights.
 
-        Its first call is at the point that a step starts from. The user's function is checked at
-        every call: a failure, or a result that is not a number, is a `ConfigError`.
+        A failure of the user's function, or a result that is not a number, is a `ConfigError`.
         """
         if self._function is None:
             return lambda: self._value(*minibatch.forward())
-        function, what, is_first = self._function, f"{self._key} = {self.on!r}", True
+        function, what = self._function, f"{self._key} = {self.on!r}"
 
         def objective() -> float:
-            nonlocal is_first
             try:
                 with minibatch.counting(self._model), minibatch.autocast():
                     value = function(self._model, minibatch.samples)
@@ -137,13 +135,7 @@ class Criterion:
                 raise ConfigError(
                     f"{what}: calling it with (model, minibatch) failed: {in_one_line(failure)}"
                 ) from failure
-            number = _number(what, value)
-            if is_first and not math.isfinite(number):
-                raise ConfigError(
-                    f"{what}: must return a finite number at the current weights, got {number}"
-                )
-            is_first = False
-            return number
+            return _number(what, value)
 
         return objective
 

@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError
 from annealtune.training.config.names import ARCHITECTURES, parse
 from annealtune.training.factories import (
+    asked_for,
     import_factory,
     in_one_line,
     is_factory,
-    keywords_of,
 )
 from annealtune.training.task import Task
 
@@ -106,13 +106,13 @@ def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
 
 def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
     factory = import_factory("model", name)
-    arguments = _asked_for(name, factory, task.told(input_shape))
+    told = task.told(input_shape)
     try:
-        net = factory(**arguments)
+        net = factory(**asked_for(factory, told))
     except Exception as error:  # the factory is the user's: whatever it raises, say where
-        call = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        known = ", ".join(f"{key}={value}" for key, value in told.items())
         raise ConfigError(
-            f"model = {name!r}: calling it with {call or 'no arguments'} failed: "
+            f"model = {name!r}: calling it with what it takes of {known} failed: "
             f"{in_one_line(error)}"
         ) from error
     if not isinstance(net, nn.Module):
@@ -126,19 +126,6 @@ def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Mod
             "requires a gradient"
         )
     return net
-
-
-def _asked_for(name: str, factory: Any, told: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the things told that a factory takes by keyword."""
-    keywords = keywords_of(factory)
-    unknown = [key for key in keywords.needed if key not in told]
-    if unknown:
-        call = ", ".join(f"{key}={value}" for key, value in told.items())
-        raise ConfigError(
-            f"model = {name!r}: must take some of what this data has, {call}, by keyword, got a "
-            f"factory that asks for {', '.join(unknown)}{did_you_mean(unknown[0], told)}"
-        )
-    return {key: value for key, value in told.items() if keywords.take(key)}
 
 
 def _zero_padding(image_size: tuple[int, ...], size: tuple[int, ...]) -> nn.ZeroPad2d:

@@ -123,37 +123,11 @@ def read_json(path: Path) -> dict[str, Any]:
         RunError: if it cannot be read, or is something else.
     """
     try:
-        return read_object(path)
+        return _table(path.read_bytes())
     except OSError as error:
         raise unreadable(path, error) from None
     except ValueError as error:
         raise RunError(f"{path}: cannot be read: {error}; restore it from a backup") from None
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """Return the table in a JSON file.
-
-    Raises:
-        ValueError: if it is damaged, saying how.
-        OSError: if it cannot be read.
-    """
-    return _table(path.read_bytes())
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the tables in a file of JSON lines; one without its end is still being written.
-
-    Raises:
-        ValueError: if a line is damaged, with its number.
-        OSError: if it cannot be read.
-    """
-    records = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], 1):
-        try:
-            records.append(_table(line))
-        except ValueError as error:
-            raise ValueError(f"line {number}: {error}") from None
-    return records
 
 
 class RecordFile:
@@ -215,7 +189,8 @@ class RecordFile:
             RunError: if a line is not JSON, or the file cannot be read.
         """
         try:
-            return read_lines(self.path)
+            lines = self.path.read_bytes().split(b"\n")[:-1]
+            return [_table(line) for line in lines]
         except FileNotFoundError:
             return []
         except OSError as error:
