@@ -293,6 +293,17 @@ def run(out: str, **values: Any) -> dict[str, Any]:
         return {"stopped": str(error)}
 
 
+def data_of_each() -> Any:
+    """Return other samples on every rank."""
+    inputs, labels = torch.arange(60.0)[:, None] + rank(), torch.arange(60) % 2
+    return (inputs[:40], labels[:40]), (inputs[40:], labels[40:])
+
+
+def run_on_data_of_each(out: str) -> dict[str, Any]:
+    """Make a run whose data factory returns something else on every rank."""
+    return run(out, data="scenarios:data_of_each", epochs=1)
+
+
 def validate(kind: str, around: str = "ddp") -> dict[str, Any]:
     """Look three times; ranks have different scores, of which the mean decides."""
     net = make_net()

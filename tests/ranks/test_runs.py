@@ -130,6 +130,13 @@ def test_a_directory_that_is_taken_is_told_once(world, tmp_path):
     assert second["error"] == "FollowedError"
 
 
+def test_processes_with_different_data_are_refused(world, tmp_path):
+    """The ranks' generators differ, as those of a split without a seed."""
+    answers = world(2).answers("run_on_data_of_each", out=str(tmp_path / "run"))
+    assert [answer["error"] for answer in answers] == ["DataError", "FollowedError"]
+    assert not (tmp_path / "run" / "config.toml").exists()
+
+
 # By torchrun itself.
 
 

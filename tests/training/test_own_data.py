@@ -4,6 +4,7 @@ import importlib
 import io
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from rich.console import Console
 from safetensors.torch import load_file
 
-from annealtune.errors import ConfigError, RunError, RunStoppedError
+from annealtune.errors import ConfigError, DataError, RunStoppedError
 from annealtune.training import load
 from annealtune.training.config import from_values
 from annealtune.training.describe import describe_run
@@ -151,14 +152,45 @@ def test_keys_of_the_data_hold_for_every_kind(place):
     assert result["steps"] == 2 * math.ceil(40 / 16)
 
 
-def test_a_run_whose_data_has_changed_is_not_continued(place, monkeypatch):
+UNSEEDED = """
+import itertools
+import torch
+
+calls = itertools.count()
+
+def data():  # as a split without a seed: other samples at every call
+    generator = torch.Generator().manual_seed(next(calls))
+    order = torch.randperm(60, generator=generator)
+    inputs, labels = torch.arange(60.0)[order, None], order % 2
+    return (inputs[:40], labels[:40]), (inputs[40:], labels[40:])
+"""
+
+
+@pytest.fixture
+def unseeded(place, monkeypatch):
+    """A run of one epoch of two, whose data is another one each time that it is loaded."""
+    (place / "unseeded.py").write_text(UNSEEDED)
+    monkeypatch.syspath_prepend(place)
+    made = from_values({"data": "unseeded:data", "model": "mlp-w8", "epochs": 2, "threads": 1})
     with pytest.raises(RunStoppedError):
-        run(config("regression"), place / "run", stop=StopRequest(after_epoch=1))
-    module = importlib.import_module("own_factories")
-    before = module.table
-    monkeypatch.setattr(module, "table", lambda: before()[:2])
-    with pytest.raises(RunError, match=r"not what the run began with: mean \(\) \(the run has"):
-        run(config("regression"), place / "run")
+        run(made, place / "run", stop=StopRequest(after_epoch=1))
+    yield made
+    sys.modules.pop("unseeded", None)
+
+
+def test_a_run_goes_on_with_its_own_data_alone(unseeded, place):
+    for known in (True, False):  # the checkpoint knows it too
+        if not known:
+            (place / "run" / "task.json").unlink()
+        with pytest.raises(DataError, match="random_state"):
+            run(unseeded, place / "run")
+
+
+def test_a_run_is_scored_on_its_own_data_alone(unseeded, place):
+    with pytest.raises(DataError, match="random_state"):
+        score(place / "run")
+    sys.modules["unseeded"].calls = iter([0])  # as in the first process
+    assert score(place / "run")["epoch"] == 1
 
 
 @pytest.mark.parametrize("shown", [Lines, Live])

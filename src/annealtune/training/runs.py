@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 from torch import nn
 
-from annealtune.errors import ConfigError, RunError, RunStoppedError
+from annealtune.errors import ConfigError, DataError, RunError, RunStoppedError
 from annealtune.training import data, models
 from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.data.batches import Scaling
@@ -58,7 +58,7 @@ def run(
 
     Raises:
         ConfigError: if config, data and model do not fit, or the directory holds another run.
-        DataError: if the data is missing or damaged.
+        DataError: if the data is missing, damaged, or not what the run was trained on.
         RunError: if directory, lock, checkpoint or disk fail.
         RunStoppedError: if the run was asked to stop; its state is saved.
     """
@@ -83,7 +83,11 @@ def run(
 
 
 def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
-    """Score the best weights of a run on its validation set and on the test set."""
+    """Score the best weights of a run on its validation set and on the test set.
+
+    Raises:
+        DataError: if the data is not what the run was trained on.
+    """
     directory = RunDirectory(run_dir)
     directory.check()
     config = directory.config()
@@ -92,6 +96,7 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
     if not is_available(config.device):
         config = config.model_copy(update={"device": best_device()})
     session = make_session(config, Progress())
+    directory.check_data(session.task)
     facts = directory.load_best(session.model)
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
     parts = {"validation": session.validation_batches, "test": session.test_batches}
@@ -131,7 +136,7 @@ def make_session(config: RunConfig, progress: Progress, world: World | None = No
 
     Raises:
         ConfigError: if they do not fit together.
-        DataError: if the data is missing or damaged.
+        DataError: if the data is missing or damaged, or not the same in every process.
     """
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -149,7 +154,20 @@ def make_session(config: RunConfig, progress: Progress, world: World | None = No
 
     first: list[data.Dataset] = []
     world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
-    return Session(config, first[0] if first else load(), world)
+    dataset = first[0] if first else load()
+    digests = world.collect(dataset.task.digest)
+    world.of_first(lambda: _check_alike(config, digests))
+    return Session(config, dataset, world)
+
+
+def _check_alike(config: RunConfig, digests: list[str]) -> None:
+    """Refuse processes that would share minibatches of different data."""
+    if len(set(digests)) > 1:
+        raise DataError(
+            f"data = {config.data!r}: must be the same in every process, got "
+            f"{len(set(digests))} different data sets in {len(digests)} processes; a factory that "
+            "splits or shuffles at random needs a fixed seed, such as random_state=0"
+        )
 
 
 def best_device() -> str:
@@ -236,6 +254,8 @@ class _Run:
     def begin(self, state: dict[str, Any] | None) -> None:
         """Continue from a state; note what the run begins with."""
         session, world = self.session, self.world
+        digest = "" if state is None else state["data"]
+        world.of_first(lambda: self.directory.check_data(session.task, digest))
         if state is not None:
             self._restore(state)
         self._races_told = len(session.method.races)

@@ -176,6 +176,7 @@ class Session:
             "model": self.model.state_dict(),
             "method": self.method.state_dict(),
             "batches": self.train_batches.state_dict(),
+            "data": self.task.digest,
             "tally": self.tally.state_dict(),
             **self.keeper.state_dict(),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],

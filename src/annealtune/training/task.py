@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Kind = Literal["classification", "regression", "tokens"]
-InputType = Literal["uint8", "float32", "int64"]
+InputType = Literal["uint8", "float32", "float64", "int64"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -25,7 +25,8 @@ class Task:
             ``"regression"``: numbers, judged by the mean squared error alone; ``"tokens"``: one
             token for each token that goes in, judged by cross-entropy and accuracy per token.
         input_shape: of one sample, as the data holds it.
-        input_type: ``"uint8"`` pixels, ``"float32"`` numbers or ``"int64"`` tokens.
+        input_type: ``"uint8"`` pixels, ``"float32"`` or ``"float64"`` numbers (the latter are
+            normalised before they are rounded), or ``"int64"`` tokens.
         output_shape: of what the model gives for one sample: one score for each class, one number
             for each target, or one score for each position and entry of the vocabulary.
         classes: the name of each class; empty unless the kind is classification.
@@ -34,6 +35,7 @@ class Task:
             used as they are.
         std: standard deviation of each, in the same units.
         scale: the largest pixel value; 1 for numbers.
+        digest: of all samples, by which the data of a run is known again; empty if it is not known.
 
     Example:
         >>> task = Task.of_images(channels=1, image_size=(8, 8), classes=10)
@@ -50,6 +52,7 @@ class Task:
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
     scale: float = 1.0
+    digest: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

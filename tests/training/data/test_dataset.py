@@ -37,7 +37,7 @@ def test_channels_and_size_are_those_of_the_images() -> None:
     ("change", "error", "message"),
     [
         ({"train_inputs": IMAGES.float()}, ValueError, "test_inputs.*float32.*uint8"),
-        ({"train_inputs": IMAGES.double()}, TypeError, "train_inputs"),
+        ({"train_inputs": IMAGES.half()}, TypeError, "train_inputs"),
         ({"test_targets": LABELS[:5].int()}, TypeError, "test_targets"),
         ({"train_inputs": IMAGES[:, 0]}, ValueError, r"train_inputs.*got \(20, 4, 6\)"),
         ({"test_inputs": IMAGES[:0]}, ValueError, "test_inputs"),

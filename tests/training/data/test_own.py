@@ -9,6 +9,7 @@ from torch.utils.data import Dataset as TorchDataset
 
 from annealtune.errors import DataError
 from annealtune.training.data import Dataset
+from annealtune.training.data.batches import Batches, Scaling
 from annealtune.training.data.own import as_dataset, read_part
 
 FLOATS = torch.arange(24.0).view(8, 3)
@@ -109,6 +110,25 @@ class TestScaling:
         assert dataset.mean == pytest.approx(columns.mean(0))
         assert dataset.std == pytest.approx(columns.std(0))
         assert dataset.scale == 1
+
+    def test_numbers_are_rounded_after_they_are_standardized(self):
+        """Seconds since 1970, of which float32 keeps minutes alone."""
+        times = 1.7e9 + np.random.default_rng(0).uniform(0, 1800, size=(8, 1))
+        dataset = as_dataset("my:data", (*parts(times, LABELS), {"standardize": True}))
+        expected = (times - times[:6].mean()) / times[:6].std()
+        scaling = {"mean": dataset.mean, "std": dataset.std, "scale": dataset.scale}
+        batches = Batches(
+            dataset.test_inputs, dataset.test_targets, batch_size=2, seed=0, **scaling
+        )
+        (samples,) = batches.sample(1, epoch=0)
+        assert samples.inputs.dtype == torch.float32
+        assert sorted(samples.inputs[:, 0].tolist()) == pytest.approx(sorted(expected[6:, 0]), 1e-5)
+        raw = Scaling(dataset.mean, dataset.std, dataset.scale, ndim=2)(dataset.test_inputs)
+        assert raw.numpy() == pytest.approx(expected[6:], 1e-5)
+
+    def test_and_are_float32_as_they_are_else(self):
+        dataset = as_dataset("my:data", parts(FLOATS.double(), LABELS))
+        assert dataset.train_inputs.dtype == torch.float32
 
     def test_a_column_without_spread_is_only_centered(self):
         flat = FLOATS.clone()
@@ -291,7 +311,7 @@ class Broken(Listed):
         (Listed([1.0]), TypeError, r"train\[0\] must be a pair \(input, target\), got float"),
         (Listed([{"x": 1}]), TypeError, "must be a pair.*got dict"),
         (Listed([([1.0], 0), ([1.0, 2.0], 0)]), ValueError, r"train\[1\].*\(2,\).*first is \(1,\)"),
-        (Listed([([1.0], 0), ([1.0], 0.5)]), ValueError, r"train\[1\]: all targets.*float32"),
+        (Listed([([1.0], 0), ([1.0], 0.5)]), ValueError, r"train\[1\]: all targets.*float64"),
         (Listed([("text", 0)]), TypeError, r"train\[0\] inputs must be numbers, got str"),
         (Broken([1]), ValueError, r"train\[0\] failed: OSError: disk on fire"),
     ],

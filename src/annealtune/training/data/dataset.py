@@ -1,5 +1,6 @@
 """A data set in memory, a fixed part of it, the validation split, and random numbers for both."""
 
+import hashlib
 import math
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
@@ -17,6 +18,7 @@ from annealtune.training.task import KINDS, InputType, Kind, Task
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
     torch.float32: "float32",
+    torch.float64: "float64",
     torch.int64: "int64",
 }
 _AS_CLASSES = (
@@ -58,7 +60,8 @@ class Dataset:
     Args:
         name: For messages and reports.
         train_inputs: ``uint8`` images of shape (images, channels, height, width), ``float32``
-            numbers of any shape (samples, ...), or ``int64`` tokens of shape (samples, length).
+            numbers of any shape (samples, ...), ``float64`` ones if they have a mean, or ``int64``
+            tokens of shape (samples, length).
         train_targets: For classification ``int64``, one class number per sample; for regression
             ``float32`` of shape (samples, ...); for tokens ``int64``, of the inputs' shape.
         test_inputs: As the training inputs, of the same shape.
@@ -119,7 +122,7 @@ class Dataset:
 
     def _check_inputs(self, part: str) -> None:
         argument, inputs = f"{part}_inputs", getattr(self, f"{part}_inputs")
-        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float32 or int64", inputs.dtype)
+        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float or int64", inputs.dtype)
         is_image = inputs.dtype == torch.uint8
         _require(
             inputs.numel() > 0 and (inputs.ndim == 4 if is_image else inputs.ndim > 1),
@@ -173,6 +176,12 @@ class Dataset:
                 values,
             )
         _require(not self.mean or dtype != torch.int64, "mean", "left out for tokens", self.mean)
+        _require(
+            bool(self.mean) or dtype != torch.float64,
+            "train_inputs",
+            "float32 where there is no mean",
+            dtype,
+        )
         positive = all(0 < number < math.inf for number in (*self.std, self.scale))
         _require(positive, "std=..., scale", "positive and finite", (self.std, self.scale))
 
@@ -193,7 +202,17 @@ class Dataset:
             mean=self.mean,
             std=self.std,
             scale=self.scale,
+            digest=self._digest(),
         )
+
+    def _digest(self) -> str:
+        """Return a digest of all samples, with their types and shapes."""
+        found = hashlib.blake2b(digest_size=16)
+        parts = (self.train_inputs, self.train_targets, self.test_inputs, self.test_targets)
+        for part in parts:
+            found.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            found.update(part.contiguous().view(-1).numpy().view(np.uint8).data)
+        return found.hexdigest()
 
 
 def from_files(name: str, **arguments: Any) -> Dataset:

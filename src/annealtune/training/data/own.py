@@ -111,7 +111,7 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def read_part(what: str, given: Any, length: int | None) -> Part:
-    """Return inputs and targets of one part, as uint8, int64 or float32.
+    """Return inputs and targets of one part, as uint8, int64, float32 or float64.
 
     Args:
         what: its name, for messages.
@@ -186,7 +186,7 @@ def _read(what: str, samples: Any) -> Part:
 
 
 def _tensor(what: str, value: Any) -> Tensor:
-    """Return numbers of any kind as a tensor of uint8, int64 or float32."""
+    """Return numbers of any kind as a tensor of uint8, int64, float32 or float64."""
     if isinstance(value, Tensor):
         if value.is_nested or value.layout is not torch.strided or value.is_complex():
             raise TypeError(
@@ -196,7 +196,7 @@ def _tensor(what: str, value: Any) -> Tensor:
         tensor = value.detach().cpu()
     else:
         tensor = torch.from_numpy(_array(what, value))
-    if tensor.dtype == torch.uint8:
+    if tensor.dtype in (torch.uint8, torch.float64):
         return tensor
     return tensor.float() if tensor.is_floating_point() else tensor.long()
 
@@ -229,6 +229,10 @@ def _made(name: str, train: Part, test: Part, options: dict[str, Any]) -> Datase
                 f"of shape {shapes[0]} and targets of {shapes[1]}"
             )
     inputs = [_with_channels(part.inputs) for part in (train, test)]
+    if any(each.dtype == torch.float64 for each in inputs):
+        # Rounded only after they are standardized: of a time stamp float32 would keep minutes.
+        dtype = torch.float64 if options.get("standardize") else torch.float32
+        inputs = [each.to(dtype) if each.is_floating_point() else each for each in inputs]
     kind = options.get("kind") or _kind(train)
     targets = [_as_targets(kind, part.targets) for part in (train, test)]
     arguments: dict[str, Any] = {"kind": kind, "scale": 1.0}

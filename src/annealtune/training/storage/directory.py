@@ -12,7 +12,7 @@ from typing import Any
 import safetensors.torch
 from torch import nn
 
-from annealtune.errors import ConfigError, RunError
+from annealtune.errors import ConfigError, DataError, RunError
 from annealtune.training.config import ENVIRONMENT, RunConfig, from_values, read_toml
 from annealtune.training.task import Task
 
@@ -179,27 +179,38 @@ class RunDirectory:
         """Write what a run begins with, or note a changed config of one that goes on.
 
         Raises:
-            RunError: if the disk refuses, or the data is not what the run began with.
+            RunError: if the disk refuses.
         """
-        if self.task_file.exists():
-            self._check_task(task)
         if not self.has_begun or self.config_file.read_text(encoding="utf-8") != config_text:
             write_atomically(self.config_file, config_text.encode())
         if not self.task_file.exists():
             write_json(self.task_file, task.to_dict())
         self._config_text = config_text
 
-    def _check_task(self, task: Task) -> None:
-        ours, theirs = self.task().to_dict(), task.to_dict()
+    def check_data(self, task: Task, digest: str = "") -> None:
+        """Check that the data is what the run was trained on.
+
+        Args:
+            task: of the data as it is now.
+            digest: of the data, if a checkpoint knows it.
+
+        Raises:
+            DataError: if it is something else.
+        """
+        ours = self.task().to_dict() if self.task_file.exists() else {}
+        ours["digest"] = digest or ours.get("digest", "")
+        theirs = task.to_dict()
         differing = [
             f"{key} {theirs[key]} (the run has {ours[key]})"
             for key in ours
-            if ours[key] != theirs[key]
+            if ours[key] != theirs[key] and (key != "digest" or ours[key])
         ]
         if differing:
-            raise RunError(
-                f"{self.path}: the data is not what the run began with: {'; '.join(differing)}. "
-                "Put it back as it was, or start again in another directory"
+            raise DataError(
+                f"{self.path}: the data is not what the run was trained on: "
+                f"{'; '.join(differing)}. Put it back as it was, or start again in another "
+                "directory; a factory that splits or shuffles at random needs a fixed seed, such "
+                "as train_test_split(..., random_state=0)"
             )
 
     def _remove_scratch(self) -> None:
