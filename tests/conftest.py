@@ -110,7 +110,7 @@ def fork_runs():
 
 
 class Command:
-    """A study that is running."""
+    """A command that is running."""
 
     def __init__(self, ask, request):
         self._ask, self._request = ask, request
@@ -132,20 +132,28 @@ class Command:
     def wait(self) -> SimpleNamespace:
         """Wait for its end; a code below zero is the signal that killed it."""
         code = self._ask({"wait": self.pid})
-        out, err = (Path(self._request[name]).read_text() for name in ("stdout", "stderr"))
+        paths = (Path(self._request[name]) for name in ("stdout", "stderr"))
+        # One that is killed at once has opened neither.
+        out, err = (path.read_text() if path.exists() else "" for path in paths)
         return SimpleNamespace(code=code, out=out, err=err)
 
 
 @pytest.fixture
-def start(_warm_program, place):
+def default_setup():
+    """What every command does first."""
+    return FORK_RUNS
+
+
+@pytest.fixture
+def start(_warm_program, place, default_setup):
     """Starts ``annealtune`` with the given words, in ``place``, and does not wait for it."""
     started = []
 
-    def start(*arguments) -> Command:
+    def start(*arguments, setup: str | None = None) -> Command:
         number = len(started)
         request = {
             "arguments": [str(argument) for argument in arguments],
-            "setup": FORK_RUNS,
+            "setup": default_setup if setup is None else setup,
             "directory": str(place),
             "stdout": str(place / f".stdout-{number}"),
             "stderr": str(place / f".stderr-{number}"),
@@ -159,7 +167,7 @@ def start(_warm_program, place):
 @pytest.fixture
 def program(start):
     """Runs ``annealtune`` to its end."""
-    return lambda *arguments: start(*arguments).wait()
+    return lambda *arguments, setup=None: start(*arguments, setup=setup).wait()
 
 
 @pytest.fixture

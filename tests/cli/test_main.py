@@ -138,6 +138,8 @@ def test_a_signal_while_it_starts_is_answered_in_a_line(tmp_path, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Whoever runs the tests may be in the background, where Ctrl-C is ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     process.stdout.readline()
     time.sleep(0.5)

@@ -3,8 +3,8 @@
 import json
 import os
 import signal
+from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -192,49 +192,28 @@ def contents():
     return contents
 
 
-class Command:
-    """A running command."""
-
-    def __init__(self, ask, request):
-        self._ask, self._request = ask, request
-        self.pid = ask(request)
-
-    def send(self, number: int) -> None:
-        os.kill(self.pid, number)
-
-    def wait(self) -> SimpleNamespace:
-        """Wait for its end; a code below zero is the signal that killed it."""
-        code = self._ask({"wait": self.pid})
-        paths = (Path(self._request[name]) for name in ("stdout", "stderr"))
-        # One that is killed at once has opened neither.
-        out, err = (path.read_text() if path.exists() else "" for path in paths)
-        return SimpleNamespace(code=code, out=out, err=err)
+@pytest.fixture
+def default_setup():
+    """Commands begin at once: they start no runs of a study."""
+    return ""
 
 
 @pytest.fixture
-def start(_warm_program, place):
-    """Starts ``annealtune`` with the given words, in ``place``, and does not wait for it."""
-    started = []
+def counted(monkeypatch):
+    """Counts the forwards of a session's model and all backwards, by what torch really calls."""
 
-    def start(*arguments, setup: str = "") -> Command:
-        number = len(started)
-        request = {
-            "arguments": [str(argument) for argument in arguments],
-            "setup": setup,
-            "directory": str(place),
-            "stdout": str(place / f".stdout-{number}"),
-            "stderr": str(place / f".stderr-{number}"),
-        }
-        started.append(Command(_warm_program, request))
-        return started[-1]
+    def counted(session) -> Counter:
+        found, real = Counter(), torch.autograd.backward
 
-    return start
+        def backward(*args, **kwargs):
+            found["backwards"] += 1
+            return real(*args, **kwargs)
 
+        session.model.register_forward_hook(lambda *_: found.update(["forwards"]))
+        monkeypatch.setattr(torch.autograd, "backward", backward)
+        return found
 
-@pytest.fixture
-def program(start):
-    """Runs ``annealtune`` to its end."""
-    return lambda *arguments, setup="": start(*arguments, setup=setup).wait()
+    return counted
 
 
 @pytest.fixture

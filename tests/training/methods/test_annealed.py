@@ -4,7 +4,6 @@ import itertools
 import math
 import random
 import tomllib
-from collections import Counter
 
 import pytest
 import torch
@@ -363,22 +362,14 @@ def test_a_function_may_change_the_weights_that_it_looks_at(session):
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 @pytest.mark.usefixtures("judges")
-def test_forwards_and_backwards_are_the_truth(session, monkeypatch, options, forwards, precision):
+def test_forwards_and_backwards_are_the_truth(session, counted, options, forwards, precision):
     run = session(precision=precision, **{"sgd-sa": {"lr": [0.1, 0.05, 0.01], **options}})
-    counted = Counter()
-    run.model.register_forward_hook(lambda *_: counted.update(["forwards"]))
-    real = torch.autograd.backward
-
-    def backward(*args, **kwargs):
-        counted["backwards"] += 1
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(torch.autograd, "backward", backward)
+    found = counted(run)
     steps = 0
     for _ in run.train():
         steps += 1
         assert run.method._optimizer.last_step is not None, "skipped by the scaler"
-    assert counted == {"forwards": run.forwards, "backwards": run.backwards}
+    assert found == {"forwards": run.forwards, "backwards": run.backwards}
     assert run.backwards == steps
     if precision == "fp16" and options == {"accept_on": "error"}:
         forwards = 3  # no closure, so the outputs of the first forward are not at hand

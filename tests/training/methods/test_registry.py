@@ -1,7 +1,6 @@
 """The methods, each against something known."""
 
 import math
-from collections import Counter
 
 import pytest
 import torch
@@ -172,27 +171,19 @@ def test_a_plain_step_is_torchs(complete, weights_of, digits):
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_forwards_and_backwards_are_the_truth(
-    tiny, digits, monkeypatch, method, options, forwards, backwards, precision
+    tiny, digits, counted, method, options, forwards, backwards, precision
 ):
     config = tiny(method=method, precision=precision, device="cpu", **{method: options})
     session = Session(config, digits)
-    counted = Counter()
-    session.model.register_forward_hook(lambda *_: counted.update(["forwards"]))
-    real = torch.autograd.backward
-
-    def backward(*args, **kwargs):
-        counted["backwards"] += 1
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(torch.autograd, "backward", backward)
+    found = counted(session)
     skipped = 0
     for _ in session.train():
         skipped += (
             method in ("sgd-sa", "adamw-sa", "random-rate")
             and session.method._optimizer.last_step is None
         )
-    assert session.forwards == counted["forwards"]
-    assert session.backwards == counted["backwards"] == 6 * backwards
+    assert session.forwards == found["forwards"]
+    assert session.backwards == found["backwards"] == 6 * backwards
     if not skipped:
         assert session.forwards == 6 * forwards
 
