@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,24 +13,22 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
-from annealtune.annealing.arguments import number
+from annealtune.annealing.arguments import number, positive, share
 from annealtune.optim.annealing_state import (
     AnnealedOptimizer,
     AnnealingState,
     Preset,
+    StepInfo,
     choose_strategy,
     preset_temperature,
 )
-from annealtune.optim.context import Context, Part
+from annealtune.optim.context import Context, Part, check_model
 from annealtune.optim.minibatch import Intake, Probe, RecordedMinibatch, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import RandomState, Snapshot
-from annealtune.optim.step_info import StepInfo
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
-
-Scaling = Literal["none", "rms"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +51,8 @@ class Shrinking:
     factor: float = 10.0
 
     def __post_init__(self) -> None:
-        _check_radius("Shrinking(initial=...)", self.initial)
-        if not 0 <= number("Shrinking(below=...)", self.below) <= 1:
-            raise ValueError(f"Shrinking(below=...) must lie in [0, 1], got {self.below!r}")
+        positive("Shrinking(initial=...)", self.initial)
+        share("Shrinking(below=...)", self.below)
         if not 1 < number("Shrinking(factor=...)", self.factor) < math.inf:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
 
@@ -70,9 +67,7 @@ class StochasticSA(AnnealedOptimizer):
     step takes the memory of one copy of the weights.
 
     Args:
-        model_or_params: the module, or parameters or parameter groups (a group may have a
-            ``radius`` of its own).
-        model: the module, needed where parameters or groups are given.
+        model: the module that is trained.
         radius: epsilon; a number is constant, `Shrinking` adapts it; by default 0.01.
         preset: ``"paper-text"`` (constant radius 0.01, T0 = 1, alpha = 0.97 per epoch),
             ``"paper-code"`` (the temperature times ``batch_size``, evaluations in evaluation mode,
@@ -82,8 +77,6 @@ class StochasticSA(AnnealedOptimizer):
         epochs: planned number of epochs, for the default temperature.
         total_steps: planned number of steps, for the default temperature.
         batch_size: size of a minibatch, needed by ``"paper-code"``.
-        scaling: ``"none"`` moves all weights by the same radius, ``"rms"`` each tensor in
-            proportion to the root mean square of its weights (at least 0.001).
         seed: of the optimizer's own generator.
         process_group: of the processes that train copies of this model together, each on
             minibatches of its own; by default all of torch.distributed. They exchange losses alone:
@@ -110,9 +103,8 @@ class StochasticSA(AnnealedOptimizer):
 
     def __init__(
         self,
-        model_or_params: nn.Module | Iterable[Any],
+        model: nn.Module,
         *,
-        model: nn.Module | None = None,
         radius: float | Shrinking | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
@@ -120,21 +112,16 @@ class StochasticSA(AnnealedOptimizer):
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
-        scaling: Scaling = "none",
         seed: int = 0,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        params: Any = model_or_params
-        if isinstance(model_or_params, nn.Module):
-            model, params = model_or_params, model_or_params.parameters()
+        check_model("StochasticSA", model)
         if radius is None:
             radius = Shrinking() if preset == "paper-code" else Shrinking().initial
         if preset is not None:
             temperature = preset_temperature(
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
             )
-        if scaling not in ("none", "rms"):
-            raise ValueError(f"StochasticSA(scaling=...) must be 'none' or 'rms', got {scaling!r}")
         self._shrinking = radius if isinstance(radius, Shrinking) else None
         initial = radius.initial if isinstance(radius, Shrinking) else radius
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
@@ -143,7 +130,7 @@ class StochasticSA(AnnealedOptimizer):
                 "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
                 f"choose a setting from, got {strategy!r}"
             )
-        base = _Displacement(params, initial, scaling)
+        base = _Displacement(model.parameters(), initial)
         context = Context("StochasticSA", base, model, process_group)
         self._probe = Probe(context, "eval" if preset == "paper-code" else "train")
         self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
@@ -196,7 +183,7 @@ class StochasticSA(AnnealedOptimizer):
                 with self._intake.silence(), self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._annealing.mean(self._ranks, value, "before")
+            value = self._mean(value, "before")
             if not math.isfinite(value):
                 raise self._annealing.non_finite(value)
             if self._annealing.was_broken and not self._weights_are_finite():
@@ -221,9 +208,9 @@ class StochasticSA(AnnealedOptimizer):
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
-        self._annealing.tick("epoch")
-        share = self._epoch.end()
-        if self._shrinking is not None and share < self._shrinking.below:
+        super().cool()
+        improved = self._epoch.end()
+        if self._shrinking is not None and improved < self._shrinking.below:
             for group in self.param_groups:
                 group["radius"] /= self._shrinking.factor
 
@@ -248,7 +235,12 @@ class StochasticSA(AnnealedOptimizer):
         with self._intake.silence(), self._probe.replay(start, closure=True):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
-        return self._annealing.mean(self._ranks, value, "after")
+        return self._mean(value, "after")
+
+    def _mean(self, value: float, what: str) -> float:
+        if self._ranks.count == 1:
+            return value
+        return self._ranks.mean(value, what, *self._annealing.whereabouts())
 
     def _weights_are_finite(self) -> bool:
         return are_finite(p for p in parameters_of(self.base) if p.requires_grad)
@@ -283,14 +275,9 @@ class _Epoch(Part):
 class _Displacement(Optimizer):
     """Moves all weights along a random direction that is known by its seed alone."""
 
-    def __init__(self, params: Any, radius: float, scaling: Scaling) -> None:
-        super().__init__(params, {"radius": radius, "scaling": scaling})
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        if isinstance(param_group, dict):
-            radius = param_group.get("radius", self.defaults["radius"])
-            _check_radius("StochasticSA(radius=...)", radius)
-        super().add_param_group(param_group)
+    def __init__(self, params: Any, radius: float) -> None:
+        positive("StochasticSA(radius=...)", radius)
+        super().__init__(params, {"radius": radius})
 
     def displace(self, seed: int, sign: float) -> None:
         """Add ``sign * radius * D`` to every weight that is trained."""
@@ -301,16 +288,7 @@ class _Displacement(Optimizer):
                     continue
                 if p.device not in generators:
                     generators[p.device] = torch.Generator(p.device).manual_seed(seed)
-                scale = sign * group["radius"]
-                if group["scaling"] == "rms":
-                    scale *= max(p.norm().item() / math.sqrt(max(p.numel(), 1)), 1e-3)
                 # Beyond the largest number of its kind torch refuses a factor.
-                largest = torch.finfo(p.dtype).max
-                scale = max(-largest, min(scale, largest))
+                radius = min(group["radius"], torch.finfo(p.dtype).max)
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
-                p.add_(direction, alpha=scale)
-
-
-def _check_radius(argument: str, value: Any) -> None:
-    if not 0 < number(argument, value) < math.inf:
-        raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+                p.add_(direction, alpha=sign * radius)

@@ -388,7 +388,6 @@ class SsaOptions(AnnealingOptions):
     shrink_factor: Annotated[float, Field(gt=1, allow_inf_nan=False, strict=True)] = Field(
         10.0, description="what the radius is divided by"
     )
-    scaling: Literal["none", "rms"] = Field("none", description="per-layer size of a move")
     objective: Literal["loss", "error"] = Field(
         "loss", description="what is minimized: the loss, or one minus the accuracy"
     )

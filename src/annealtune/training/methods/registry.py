@@ -90,7 +90,6 @@ def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Modu
         strategy=strategy,
         epochs=config.epochs,
         batch_size=config.batch_size,
-        scaling=options.scaling,
         seed=config.seeds["decision_seed"],
     )
 
