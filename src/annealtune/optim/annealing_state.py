@@ -28,6 +28,7 @@ from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_tem
 from annealtune.annealing.temperature import as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Part, StateError
+from annealtune.optim.ranks import Ranks
 from annealtune.optim.wrapper import OptimizerWrapper
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
@@ -222,28 +223,21 @@ class AnnealingState(Part):
                 stacklevel=2,
             )
 
-    def whereabouts(self) -> tuple[object, ...]:
-        """Return what all ranks must have in common before a decision."""
-        last = self.last_step
-        generator = hash(self.rng.getstate()[1])
+    def mean(self, ranks: Ranks, value: float, what: str) -> float:
+        """Return the mean of a value over the ranks, which must stand at the same point."""
+        if ranks.count == 1:
+            return value
+        last, generator = self.last_step, hash(self.rng.getstate()[1])
         move = last and (last.setting, last.accepted)
-        return self.step, generator, self.strategy.temperature, move
+        return ranks.mean(value, what, self.step, generator, self.strategy.temperature, move)
 
     def non_finite(self, loss: float) -> NonFiniteLossError:
-        """Describe a loss at the current point that nothing can be compared with."""
-        last = "none" if self.last_step is None else self.last_step
+        """Describe a current point that nothing can be compared with."""
         return NonFiniteLossError(
-            f"{self.owner}.step: the loss at the current weights must be finite, got {loss!r} at "
-            f"step {self.step}; the weights are unchanged. Look at the data of this minibatch, or "
-            f"take the largest rates out of the neighborhood. Last move: {last}"
-        )
-
-    def broken_weights(self, loss: float) -> NonFiniteLossError:
-        """Describe weights at the current point that are broken, though the loss is finite."""
-        return NonFiniteLossError(
-            f"{self.owner}.step: the weights must be finite, got NaN or infinity among them at "
-            f"step {self.step}, which the loss of {loss:.6g} does not show; nothing was changed. "
-            "Load weights that are whole"
+            f"{self.owner}.step: the weights and the loss there must be finite, got NaN or "
+            f"infinity with a loss of {loss!r} at step {self.step}; the weights are unchanged. "
+            "Look at the data of this minibatch, load weights that are whole, or take the largest "
+            f"rates out of the neighborhood. Last move: {self.last_step}"
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -266,19 +260,19 @@ class AnnealingState(Part):
             StateError: if it was taken with another H, or another kind of strategy or temperature.
         """
         moves = Moves()
-        moves.load_state_dict(state["tally"])
-        self._refuse_other_settings(list(moves.settings))
-        kind = state["kind"]
+        moves.load_state_dict(state["tally"])  # of all settings of H, from the start
         strategy = copy.deepcopy(self.strategy)
         try:
-            if kind != type(strategy).__name__:
-                raise KeyError(kind)
+            if self._neighborhood is not None and tuple(moves.counts) != self._neighborhood:
+                raise KeyError(f"an H of {len(moves.counts)} settings, {list(moves.counts)}")
+            if state["kind"] != type(strategy).__name__:
+                raise KeyError(state["kind"])
             strategy.load_state_dict(state["strategy"])
         except KeyError as error:
             raise StateError(
-                f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
-                f"of strategy and temperature as {self.strategy!r}, got {kind} with "
-                f"{state['strategy']!r}, where {error} is missing"
+                f"{self.owner}.load_state_dict: the state must come from a run with the same H in "
+                f"the same order, and the same kind of strategy and temperature as "
+                f"{self.strategy!r}, got {state['strategy']!r}, where {error} does not fit"
             ) from None
         self._take(strategy)
         self.rng = random.Random(0)
@@ -288,16 +282,6 @@ class AnnealingState(Part):
         self.moves = moves
         self._has_cooled = state["has_cooled"]
         self.last_step, self.was_broken = None, False
-
-    def _refuse_other_settings(self, given: list[Setting]) -> None:
-        """Refuse the counts of another H: they list all of it from the start."""
-        if self._neighborhood is not None and given != list(self._neighborhood):
-            other = [h for h in given if h not in self._neighborhood] or given
-            raise StateError(
-                f"{self.owner}.load_state_dict: the state must come from a run with the same H, in "
-                f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
-                f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
-            )
 
 
 class AnnealedOptimizer(OptimizerWrapper):

@@ -156,9 +156,7 @@ class EmbeddedTuner(AnnealedOptimizer):
                 new_value = test.measure()  # L(w_new)                                       (l. 9)
             else:
                 setting, new_value = self._best_of_several(annealing.comparing, test)
-            info = annealing.decide(
-                setting, *test.values(new_value)
-            )  # worsening, prob   (l. 10-12)
+            info = annealing.decide(setting, *test.values(new_value))  #                (l. 10-12)
             if info.accepted:
                 tentative.keep()  # w = w_new                                               (l. 13)
             else:
@@ -202,12 +200,6 @@ class EmbeddedTuner(AnnealedOptimizer):
         check_group(type(self).__name__, param_group)
         super().add_param_group(param_group)
 
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({type(self.base).__name__}, {len(self.neighborhood)} settings "
-            f"of {', '.join(self.neighborhood.options)}, {self.strategy!r})"
-        )
-
 
 class TentativeStep(Part):
     """A step of the base optimizer that is kept, or undone bit for bit.
@@ -241,7 +233,10 @@ class TentativeStep(Part):
         self._left = self._present()
 
     def _present(self) -> list[tuple[str, Any]]:
-        """Return what the groups hold; of a tensor how often it was written, which waits not."""
+        """Return what the groups hold; of a tensor, not to wait for it, how often it was written.
+
+        Who else writes there is found out so.
+        """
         found = []
         for group in self._context.base.param_groups:
             for name in self._watched:
@@ -251,8 +246,13 @@ class TentativeStep(Part):
 
     def make(self, setting: Setting) -> None:
         """Step with a setting."""
-        if self._present() != self._left:
-            raise self._other_writer()
+        present = self._present()
+        if present != self._left:  # a scheduler would compound on random picks
+            raise ValueError(
+                f"{self._context.owner}: options of the neighborhood must not be written by "
+                f"anything else, such as a scheduler, got {present} where the last step left "
+                f"{self._left}. Take it away, or leave out of the neighborhood what it writes"
+            )
         base, options = self._context.base, dict(setting)
         rate = options.pop("lr", None)
         kind = tuple(options.values())
@@ -277,19 +277,6 @@ class TentativeStep(Part):
             self._sparing.discard(kind)
         elif rate != 0:
             self._sparing.add(kind)  # at a rate of 0 a base may do nothing at all
-
-    def _other_writer(self) -> ValueError:
-        """Describe whoever else writes into an option that is picked anew at every step.
-
-        A chainable scheduler multiplies whatever rate it finds: it would compound on random picks.
-        """
-        pairs = zip(self._left, self._present(), strict=True)
-        left, now = next((left, now) for left, now in pairs if left != now)
-        return ValueError(
-            f"{self._context.owner}: options of the neighborhood must not be written by anything "
-            f"else, such as a scheduler, got {now[0]}={now[1]!r} where the last step left "
-            f"{left[1]!r}. Take the scheduler away, or leave out of the neighborhood what it writes"
-        )
 
     def _write(self, rate: float | None, options: dict[str, Any]) -> None:
         """Write a setting into every group."""
@@ -393,14 +380,14 @@ class AcceptTest:
                 )
         loss = self._loss = self.value = minibatch.compared()
         if not self._waits:
-            self.value = self._mean(float(loss), "loss")
+            self.value = annealing.mean(self._ranks, float(loss), "loss")
             if not math.isfinite(self.value):
                 raise annealing.non_finite(self.value)
         if self._objective is not None or self._probe.mode == "eval":
             self.value = self.measure()
         elif self._judge is not None:
             end = RandomState.capture()
-            self.value = self._mean(self._judged(minibatch.result), "value")
+            self.value = annealing.mean(self._ranks, self._judged(minibatch.result), "value")
             end.restore()
         if not self._waits:
             self._check_value(float(self.value))
@@ -428,7 +415,7 @@ class AcceptTest:
         if self._waits:
             return value
         number = float(value) if self._context.weights_are_finite() else math.nan
-        return self._mean(number, "after")
+        return self._annealing.mean(self._ranks, number, "after")
 
     def values(self, new_value: Tensor | float) -> tuple[float, float]:
         """Return both values as numbers, the second one as `measure` returned it.
@@ -458,11 +445,6 @@ class AcceptTest:
             )
         return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
 
-    def _mean(self, value: float, what: str) -> float:
-        if self._ranks.count == 1:
-            return value
-        return self._ranks.mean(value, what, *self._annealing.whereabouts())
-
     def _check_value(self, value: float) -> None:
         """Check what is compared at the current point, where that is known by now."""
         if not math.isfinite(value):
@@ -476,7 +458,7 @@ class AcceptTest:
             )
         # Else every step from here on would be undone.
         if self._annealing.was_broken and not self._context.weights_are_finite():
-            raise self._annealing.broken_weights(value)
+            raise self._annealing.non_finite(value)
 
 
 def _judge(owner: str, accept_on: Any) -> Judge | None:

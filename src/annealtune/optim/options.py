@@ -35,8 +35,12 @@ class GroupRates(Part):
     The multiple of a group is its learning rate before tuning over the largest one of all groups,
     times its ``lr_scale`` where it has one (timm's layer decay).
 
+    Attributes:
+        largest: the largest rate before tuning.
+
     Raises:
-        ValueError: if a group has no learning rate, or none of them is positive.
+        ValueError: if a group has no learning rate, none of them is positive, or a scheduler has
+            marked one.
 
     Example:
         >>> import torch
@@ -54,14 +58,15 @@ class GroupRates(Part):
         self._owner = owner
         self._base = base
         given = [self._given(group) for group in base.param_groups]
-        self._largest = max(given)
-        if not 0 < self._largest < math.inf:
+        self.largest = max(given)
+        if not 0 < self.largest < math.inf:
             raise ValueError(
                 f"{owner}(base=...) must have a group with a positive learning rate, for the "
                 f"ratios between groups are kept, got {', '.join(map(str, given))}"
             )
-        self._ratios = [rate / self._largest for rate in given]
+        self._ratios = [rate / self.largest for rate in given]
         self._left: list[Any] | None = None  # the rates that nobody else may change
+        self.refuse_others()
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""
@@ -90,7 +95,7 @@ class GroupRates(Part):
         groups = self._base.param_groups
         if len(groups) > len(self._ratios):
             added = groups[len(self._ratios) :]
-            self._ratios = [*self._ratios, *(self._given(g) / self._largest for g in added)]
+            self._ratios = [*self._ratios, *(self._given(g) / self.largest for g in added)]
         multiples = []
         for ratio, group in zip(self._ratios, groups, strict=True):
             scale = group.get("lr_scale", 1.0)
@@ -113,7 +118,7 @@ class GroupRates(Part):
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
                 "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
                 f"the last step: {self._left} became {present}. Take the scheduler away, also "
-                "that of a framework; the rate falls by itself if total_steps=... is given"
+                "that of a framework, or leave lr out of the neighborhood if one is given"
             )
         self._left = None  # an interrupted step leaves rates that are ours too
 
@@ -130,12 +135,12 @@ class GroupRates(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ratios: those of groups that were added later cannot be found again."""
-        return {"rates": {"largest": self._largest, "ratios": list(self._ratios)}}
+        return {"rates": {"largest": self.largest, "ratios": list(self._ratios)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         rates = state["rates"]
-        self._largest, self._ratios = rates["largest"], list(rates["ratios"])
+        self.largest, self._ratios = rates["largest"], list(rates["ratios"])
 
     def _given(self, group: Mapping[str, Any]) -> float:
         if "lr" not in group:
@@ -160,7 +165,8 @@ def fitted(owner: str, base: Optimizer, neighborhood: Any) -> Neighborhood:
             of it.
     """
     if neighborhood is None:
-        neighborhood = _around_the_largest_rate(owner, base)
+        largest = GroupRates(owner, base).largest
+        neighborhood = grid(lr=[multiple * largest for multiple in _RATE_MULTIPLES])
     neighborhood = as_neighborhood(owner, neighborhood)
     groups = base.param_groups
     known = set.intersection(*map(set, groups)) - _NO_OPTIONS
@@ -173,12 +179,6 @@ def fitted(owner: str, base: Optimizer, neighborhood: Any) -> Neighborhood:
     multiples = [1.0] * len(groups)
     if "lr" in neighborhood.options:
         multiples = GroupRates(owner, base).multiples()
-        if any("initial_lr" in group for group in groups):
-            raise ValueError(
-                f"{owner}: the neighborhood must not hold lr while a learning-rate scheduler is "
-                "attached (a group has 'initial_lr'): each would overwrite the other. Take the "
-                "scheduler away, or leave lr out of the neighborhood"
-            )
     taken: list[Setting] = []
     dropped: list[Setting] = list(neighborhood.dropped)
     for setting in neighborhood:
@@ -188,16 +188,6 @@ def fitted(owner: str, base: Optimizer, neighborhood: Any) -> Neighborhood:
             refused = refused or refuses(base, group, {**setting, **rate})
         (dropped if refused else taken).append(setting)
     return Neighborhood(taken, dropped=dropped)
-
-
-def _around_the_largest_rate(owner: str, base: Optimizer) -> Neighborhood:
-    rates = [float(group["lr"]) for group in base.param_groups if "lr" in group]
-    if not 0 < max(rates, default=0.0) < float("inf"):
-        raise ValueError(
-            f"{owner}(neighborhood=...) must be given where no group of the base has a positive "
-            f"learning rate, got {', '.join(map(str, rates)) or 'none'}"
-        )
-    return grid(lr=[multiple * max(rates) for multiple in _RATE_MULTIPLES])
 
 
 def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
@@ -320,16 +310,11 @@ def make_late_state(base: Optimizer) -> bool:
         for p in filter(base.state.get, group["params"]):  # those that have made a step
             for key, value in miniature.state[scratch].items():
                 if key not in base.state[p]:
-                    base.state[p][key] = _as_large_as(p, value, scratch)
                     made = True
+                    base.state[p][key] = copy.deepcopy(value)
+                    if isinstance(value, Tensor) and value.shape == scratch.shape:
+                        base.state[p][key] = torch.full_like(p, value.item(), dtype=value.dtype)
     return made
-
-
-def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
-    """Return state of the scratch parameter for the real one: an element stands for all."""
-    if isinstance(value, Tensor) and value.shape == scratch.shape:
-        return torch.full_like(parameter, value.item(), dtype=value.dtype)
-    return copy.deepcopy(value)
 
 
 def _miniature(

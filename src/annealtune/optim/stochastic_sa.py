@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,8 +31,7 @@ PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
 
 
-@dataclasses.dataclass(frozen=True)
-class Shrinking:
+class Shrinking(Part):
     """A radius that is divided whenever too few moves of an epoch improve the objective.
 
     Args:
@@ -46,15 +45,32 @@ class Shrinking:
         0.01
     """
 
-    initial: float = 0.01
-    below: float = 0.6
-    factor: float = 10.0
+    def __init__(self, initial: float = 0.01, below: float = 0.6, factor: float = 10.0) -> None:
+        self.initial = positive("Shrinking(initial=...)", initial)
+        self.below = share("Shrinking(below=...)", below)
+        self.factor = number("Shrinking(factor=...)", factor)
+        if not 1 < self.factor < math.inf:
+            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {factor!r}")
+        self._tried = self._improved = 0  # in this epoch
 
-    def __post_init__(self) -> None:
-        positive("Shrinking(initial=...)", self.initial)
-        share("Shrinking(below=...)", self.below)
-        if not 1 < number("Shrinking(factor=...)", self.factor) < math.inf:
-            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
+    def add(self, info: StepInfo) -> None:
+        """Count a move."""
+        self._tried += info.worsening != 0
+        self._improved += info.improved
+
+    def shrinks(self) -> bool:
+        """Tell at the end of an epoch whether too few moves improved it; start again."""
+        is_due = self._tried > 0 and self._improved / self._tried < self.below
+        self._tried = self._improved = 0
+        return is_due
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {"epoch_tried": self._tried, "epoch_improved": self._improved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._tried, self._improved = state["epoch_tried"], state["epoch_improved"]
 
 
 class StochasticSA(AnnealedOptimizer):
@@ -118,27 +134,28 @@ class StochasticSA(AnnealedOptimizer):
         check_model("StochasticSA", model)
         if radius is None:
             radius = Shrinking() if preset == "paper-code" else Shrinking().initial
+        if isinstance(radius, Shrinking):
+            self._shrinking = copy.copy(radius)  # one object can be given to many runs
+        else:
+            self._shrinking = Shrinking(positive("StochasticSA(radius=...)", radius), below=0.0)
         if preset is not None:
             temperature = preset_temperature(
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
             )
-        self._shrinking = radius if isinstance(radius, Shrinking) else None
-        initial = radius.initial if isinstance(radius, Shrinking) else radius
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
         if getattr(strategy, "picks_settings", False):
             raise TypeError(
                 "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
                 f"choose a setting from, got {strategy!r}"
             )
-        base = _Displacement(model.parameters(), initial)
+        base = _Displacement(model.parameters(), {"radius": self._shrinking.initial})
         context = Context("StochasticSA", base, model, process_group)
         self._probe = Probe(context, "eval" if preset == "paper-code" else "train")
         self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
-        self._epoch = _Epoch()
         self._before = Snapshot(base)
         self._is_trying = False  # whether the weights are those of a trial
         intake = Intake(context, differentiates=False)
-        super().__init__(context, intake, self._annealing, self._epoch)
+        super().__init__(context, intake, self._annealing, self._shrinking)
 
     @property
     def radius(self) -> float:
@@ -183,11 +200,10 @@ class StochasticSA(AnnealedOptimizer):
                 with self._intake.silence(), self._probe.plain_forward():
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._mean(value, "before")
-            if not math.isfinite(value):
+            value = self._annealing.mean(self._ranks, value, "before")
+            was_broken = self._annealing.was_broken
+            if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
                 raise self._annealing.non_finite(value)
-            if self._annealing.was_broken and not self._weights_are_finite():
-                raise self._annealing.broken_weights(value)
             self._before.take()
             self._is_trying = True
             new_value = self._move_to_the_better_side(closure, start)
@@ -195,7 +211,7 @@ class StochasticSA(AnnealedOptimizer):
             if not info.accepted:
                 self._before.restore()
             self._is_trying = False
-            self._epoch.add(info)
+            self._shrinking.add(info)
             if self._ranks.count > 1:
                 self._ranks.note_step()
             return objective
@@ -209,13 +225,9 @@ class StochasticSA(AnnealedOptimizer):
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
         super().cool()
-        improved = self._epoch.end()
-        if self._shrinking is not None and improved < self._shrinking.below:
+        if self._shrinking.shrinks():
             for group in self.param_groups:
                 group["radius"] /= self._shrinking.factor
-
-    def __repr__(self) -> str:
-        return f"StochasticSA(radius={self.radius!r}, {self.strategy!r})"
 
     def _move_to_the_better_side(self, closure: Callable[[], Any], start: RandomState) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
@@ -235,49 +247,14 @@ class StochasticSA(AnnealedOptimizer):
         with self._intake.silence(), self._probe.replay(start, closure=True):
             value = scalar("StochasticSA", "closure", closure())
         value = value if self._weights_are_finite() else math.nan
-        return self._mean(value, "after")
-
-    def _mean(self, value: float, what: str) -> float:
-        if self._ranks.count == 1:
-            return value
-        return self._ranks.mean(value, what, *self._annealing.whereabouts())
+        return self._annealing.mean(self._ranks, value, "after")
 
     def _weights_are_finite(self) -> bool:
         return are_finite(p for p in parameters_of(self.base) if p.requires_grad)
 
 
-class _Epoch(Part):
-    """How many moves of this epoch changed the objective, and how many improved it."""
-
-    def __init__(self) -> None:
-        self._tried = self._improved = 0
-
-    def add(self, info: StepInfo) -> None:
-        """Count a move."""
-        self._tried += info.worsening != 0
-        self._improved += info.improved
-
-    def end(self) -> float:
-        """Return the share of those that improved it, NaN if there was none; start again."""
-        share = self._improved / self._tried if self._tried else math.nan
-        self._tried = self._improved = 0
-        return share
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts."""
-        return {"epoch_tried": self._tried, "epoch_improved": self._improved}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._tried, self._improved = state["epoch_tried"], state["epoch_improved"]
-
-
 class _Displacement(Optimizer):
     """Moves all weights along a random direction that is known by its seed alone."""
-
-    def __init__(self, params: Any, radius: float) -> None:
-        positive("StochasticSA(radius=...)", radius)
-        super().__init__(params, {"radius": radius})
 
     def displace(self, seed: int, sign: float) -> None:
         """Add ``sign * radius * D`` to every weight that is trained."""
