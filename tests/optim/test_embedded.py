@@ -1,4 +1,4 @@
-"""One iteration of Algorithm 2: against plain optimizers and against the algorithm by hand."""
+"""One iteration of Algorithm 2; against the algorithm by hand see tests/test_reference.py."""
 
 import math
 
@@ -7,45 +7,6 @@ import torch
 from torch.nn import functional as F
 
 from annealtune import SGDSA, EmbeddedTuner, NonFiniteLossError, grid
-
-PLAIN = {
-    "sgd": (torch.optim.SGD, {"lr": 0.1}),
-    "momentum": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
-    "nesterov": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
-    "decay": (torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.01, "dampening": 0.1}),
-    "foreach": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True, "foreach": True}),
-    "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
-}
-
-
-@pytest.mark.parametrize("steps", [60, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", PLAIN)
-def test_one_setting_always_accepted_is_the_plain_optimizer(
-    name, steps, make_net, make_batches, picture
-):
-    cls, options = PLAIN[name]
-    batches = make_batches(20)
-
-    plain = make_net()
-    optimizer = cls(plain.parameters(), **options)
-    torch.manual_seed(7)
-    for step in range(steps):
-        x, y = batches[step % 20]
-        optimizer.zero_grad()
-        F.cross_entropy(plain(x), y).backward()
-        optimizer.step()
-    expected = picture(plain, optimizer)
-
-    tuned = make_net()
-    base = cls(tuned.parameters(), **options)
-    tuner = EmbeddedTuner(base, tuned, neighborhood={"lr": [options["lr"]]}, temperature=math.inf)
-    torch.manual_seed(7)
-    for step in range(steps):
-        x, y = batches[step % 20]
-        tuner.step(lambda x=x, y=y: F.cross_entropy(tuned(x), y))
-
-    assert picture(tuned, tuner) == expected
-    assert tuner.moves.total.accepted == steps
 
 
 @pytest.mark.parametrize("schedule", [{}, {"total_steps": 150}, {"epochs": 3}])

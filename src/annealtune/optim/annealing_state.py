@@ -22,7 +22,7 @@ from annealtune.annealing import (
     SimulatedAnnealing,
     Strategy,
 )
-from annealtune.annealing.arguments import one_length, whole
+from annealtune.annealing.arguments import count, one_length, whole
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
@@ -125,11 +125,11 @@ class Moves:
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
         settings = self.settings.items()
-        shown = [(s, count) for s, count in settings if count.tried or len(settings) <= _LONG]
-        for name, count in [*shown, ("all", self.total)]:
-            rates = (count.improvement_rate, count.acceptance_rate)
-            shares = [f"{rate:.1%}" if count.tried else "-" for rate in rates]
-            rows.append((str(name), str(count.tried), *shares))
+        shown = [(s, c) for s, c in settings if c.tried or len(settings) <= _LONG]
+        for name, counted in [*shown, ("all", self.total)]:
+            rates = (counted.improvement_rate, counted.acceptance_rate)
+            shares = [f"{rate:.1%}" if counted.tried else "-" for rate in rates]
+            rows.append((str(name), str(counted.tried), *shares))
         first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
         lines = []
         for name, *cells in rows:
@@ -231,13 +231,13 @@ class AnnealingState(Part):
         move = last and (last.setting, last.accepted)
         return ranks.mean(value, what, self.step, generator, self.strategy.temperature, move)
 
-    def non_finite(self, loss: float) -> NonFiniteLossError:
+    def non_finite(self, value: float, what: str = "loss") -> NonFiniteLossError:
         """Describe a current point that nothing can be compared with."""
         return NonFiniteLossError(
-            f"{self.owner}.step: the weights and the loss there must be finite, got NaN or "
-            f"infinity with a loss of {loss!r} at step {self.step}; the weights are unchanged. "
-            "Look at the data of this minibatch, load weights that are whole, or take the largest "
-            f"rates out of the neighborhood. Last move: {self.last_step}"
+            f"{self.owner}.step({what}): the weights and the value there must be finite, got NaN "
+            f"or infinity with a value of {value!r} at step {self.step}; the weights are "
+            "unchanged. Look at the data of this minibatch, load weights that are whole, or take "
+            f"the largest rates out of the neighborhood. Last move: {self.last_step}"
         )
 
     def state_dict(self) -> dict[str, Any]:
@@ -359,8 +359,7 @@ def choose_strategy(
         return SimulatedAnnealing(schedule)
     if isinstance(strategy, str):
         return make_strategy(owner, strategy, {}, schedule)
-    given: Any = strategy  # a class has all the names that the protocol asks for, but is none
-    if not isinstance(given, Strategy) or isinstance(given, type):
+    if not isinstance(strategy, Strategy):
         raise TypeError(
             f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
         )
@@ -390,23 +389,18 @@ def preset_temperature(
         floor: the lowest temperature of the authors' program, in its own unit.
 
     Raises:
-        ValueError: if the preset is unknown or ``"paper-code"`` has no batch size.
+        TypeError, ValueError: if the preset is unknown or ``"paper-code"`` has no batch size.
     """
     if preset not in ("paper-text", "paper-code"):
         raise ValueError(
             f"{owner}(preset=...) must be 'paper-text' or 'paper-code', got {preset!r}"
         )
-    unit = 1
+    unit, lowest = 1.0, 0.0
     if preset == "paper-code":
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(
-                f"{owner}(preset='paper-code', batch_size=...) must be given the size of a "
-                f"minibatch, which is the unit of its temperature, got {batch_size!r}"
-            )
-        unit = batch_size
+        unit = float(count(f"{owner}(preset='paper-code', batch_size=...)", batch_size, least=1))
+        lowest = floor * unit
     if temperature is None:
-        temperature = float(unit)
+        temperature = unit
     if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
         return temperature
-    lowest = floor * unit if preset == "paper-code" else 0.0
     return Geometric(temperature, factor, floor=min(lowest, temperature))

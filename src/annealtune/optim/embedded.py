@@ -16,7 +16,6 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Comparing, Schedule, Setting, SimulatedAnnealing, Strategy
-from annealtune.errors import NonFiniteLossError
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
 from annealtune.optim.context import Context, Part
 from annealtune.optim.minibatch import (
@@ -341,11 +340,12 @@ class AcceptTest:
         self._judge = tuner._judge
         self._minibatch = minibatch
         self._objective = objective
-        self._is_plain = objective is None and self._judge is None
-        if not self._is_plain:
+        self._what = "loss"  # that is compared
+        if objective is not None or self._judge is not None:
+            self._what = "accept_on" if objective is None else "objective"
             self._check_compared()
         self._waits = (
-            self._is_plain
+            self._what == "loss"
             and self._ranks.count == 1
             and type(self._annealing.strategy) is SimulatedAnnealing
             and not self._annealing.was_broken
@@ -390,7 +390,10 @@ class AcceptTest:
             self.value = annealing.mean(self._ranks, self._judged(minibatch.result), "value")
             end.restore()
         if not self._waits:
-            self._check_value(float(self.value))
+            # Where weights are broken, every step from here on would be undone.
+            is_sound = not annealing.was_broken or self._context.weights_are_finite()
+            if not (math.isfinite(self.value) and is_sound):
+                raise annealing.non_finite(float(self.value), self._what)
         return loss
 
     def measure(self) -> Tensor | float:
@@ -444,21 +447,6 @@ class AcceptTest:
                 f"outputs, targets), got {shown}"
             )
         return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
-
-    def _check_value(self, value: float) -> None:
-        """Check what is compared at the current point, where that is known by now."""
-        if not math.isfinite(value):
-            if self._is_plain:
-                raise self._annealing.non_finite(value)
-            compared = "accept_on" if self._objective is None else "objective"
-            raise NonFiniteLossError(
-                f"{self._context.owner}.step({compared}): the value at the current weights must be "
-                f"finite, got {value!r} where the loss is {float(self._loss):.6g}; the weights are "
-                "unchanged"
-            )
-        # Else every step from here on would be undone.
-        if self._annealing.was_broken and not self._context.weights_are_finite():
-            raise self._annealing.non_finite(value)
 
 
 def _judge(owner: str, accept_on: Any) -> Judge | None:

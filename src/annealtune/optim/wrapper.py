@@ -38,7 +38,6 @@ class OptimizerWrapper(Optimizer):
     averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
-    _scores_average = False  # whether `validate` scores it too
 
     def __init__(self, context: Context, intake: Intake, *parts: Part) -> None:
         self.base = context.base
@@ -173,8 +172,7 @@ class OptimizerWrapper(Optimizer):
         self._refuse_pending("validate")
         self._ranks.begin()
         with self._intake.silence(), kept(self._context.wrappers.present()), self._own_writes():
-            scored = self._scores_average and self._arms is None
-            average = self._shown_average if scored else None
+            average = self._shown_average if self._arms is None else None
             return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
 
     @contextmanager
