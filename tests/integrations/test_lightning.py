@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from typing import Any
 
 import lightning
@@ -70,9 +69,9 @@ class Memory(loggers.Logger):
 class Module(lightning.LightningModule):
     """What a user writes, and a diary."""
 
-    def __init__(self, task, kind, counted, *, random=True, **options):
+    def __init__(self, task, kind, counted, **options):
         super().__init__()
-        self.net = task.net(random=random)
+        self.net = task.net()
         self.task, self.kind, self.options = task, kind, options
         self.count = counted(self.net)
         self.metric = MeanMetric()
@@ -98,7 +97,8 @@ class Module(lightning.LightningModule):
         self.losses.append(outputs["loss"].item() * self.trainer.accumulate_grad_batches)
 
     def configure_optimizers(self):
-        return self.task.tuner(self.kind, self.net, **self.options)
+        unaveraged = {} if self.kind == "embedded" else {"average": False}
+        return self.task.tuner(self.kind, self.net, **(unaveraged | self.options))
 
 
 class Diary(callbacks.Callback):
@@ -141,9 +141,10 @@ def fit(module, task, *, accumulate=1, callback=None, trainer=None, ckpt=None, *
         "log_every_n_steps": 1,
     } | options
     extra = options.pop("callbacks", [])
-    callback = callback or TunerCallback(average=False)
     trainer = lightning.Trainer(
-        callbacks=[callback, *extra], accumulate_grad_batches=accumulate, **options
+        callbacks=[callback or TunerCallback(), *extra],
+        accumulate_grad_batches=accumulate,
+        **options,
     )
     torch.manual_seed(6)
     trainer.fit(module, task.loader(accumulate), [0], ckpt_path=ckpt)
@@ -291,12 +292,11 @@ def test_clipping_applies_to_every_arm(task, brief_kind, counted, accumulate):
 
 
 def test_validation_and_checkpoints_see_the_average(task, counted, tmp_path):
-    module = Module(task, "self-tuned", counted)
+    module = Module(task, "self-tuned", counted, average=True)
     saving = callbacks.ModelCheckpoint(dirpath=tmp_path, every_n_epochs=1, save_top_k=-1)
     fit(
         module,
         task,
-        callback=TunerCallback(),
         callbacks=[saving],
         enable_checkpointing=True,
         limit_val_batches=1,
@@ -330,7 +330,7 @@ class Validated(Module):
 @pytest.mark.parametrize("kind", ["self-tuned", "embedded"])
 @pytest.mark.parametrize(("mode", "best"), [("min", 1), ("max", 2)])
 def test_after_fit_the_module_has_its_best_weights(task, counted, kind, mode, best):
-    module = Validated(task, kind, counted)
+    module = Validated(task, kind, counted, **({"average": True} if kind != "embedded" else {}))
     callback = TunerCallback(mode=mode)
     options = {"limit_val_batches": 1, "num_sanity_val_steps": 1}
     trainer = fit(module, task, callback=callback, **options)
@@ -374,18 +374,18 @@ def test_a_checkpoint_continues_exactly(task, counted, kind, shuffle, tmp_path):
     saving = callbacks.ModelCheckpoint(
         dirpath=tmp_path, filename="{epoch}", every_n_epochs=1, save_top_k=-1
     )
-    whole = Module(task, kind, counted)
+    average = {} if kind == "embedded" else {"average": True}
+    whole = Module(task, kind, counted, **average)
     one = fit(
         whole,
         task,
-        callback=TunerCallback(),
         callbacks=[saving, Watch()],
         logger=False,
         enable_checkpointing=True,
     )
-    again = Module(task, kind, counted)
+    again = Module(task, kind, counted, **average)
     torch.manual_seed(99)
-    other = fit(again, task, callback=TunerCallback(), ckpt=tmp_path / "epoch=0.ckpt")
+    other = fit(again, task, ckpt=tmp_path / "epoch=0.ckpt")
     if kind == "self-tuned":
         assert racing[0]
         assert not racing[-1]
@@ -455,7 +455,7 @@ def test_fabric(task, brief_kind, counted, accumulate):
 
 def test_manual_optimization(task, brief_kind, counted):
     module = Manual(task, brief_kind, counted)
-    trainer = fit(module, task, callback=TunerCallback(loss="compute_loss", average=False))
+    trainer = fit(module, task, callback=TunerCallback(loss="compute_loss"))
     outcome(module, trainer, task).assert_equals(task.plain(brief_kind))
     assert module.calls["training_step"] == trainer.global_step == task.steps
 
@@ -482,7 +482,6 @@ class Scheduled(Module):
         (Scheduled, TunerCallback(), "StepLR"),
         (Manual, TunerCallback(), "loss="),
         (Module, TunerCallback(loss="no_such_method"), "no_such_method"),
-        (Module, TunerCallback(loss=["compute_loss", "other"]), "one method for each tuner"),
     ],
 )
 def test_what_cannot_work_says_so(task, brief_kind, counted, make, callback, word):
@@ -505,34 +504,6 @@ def test_nothing_is_left_behind(task, counted):
         fit(module, task, callback=callback)
     assert "training_step" not in set(vars(module)) - before
     assert isinstance(module.net, nn.Module)
-
-
-def test_attributes_are_put_back():
-    module = nn.Linear(1, 1)
-    names = OrderedDict(b=1, a=2)
-    module.kept = [Counter(x=1), names, {1}, deque([1], maxlen=2), torch.zeros(2), [[1]], "text"]
-    for number, value in enumerate(module.kept):
-        setattr(module, f"value{number}", value)
-    expected = copy.deepcopy(module.kept)
-    before = Attributes(module)
-    module.value0["x"] += 1
-    module.value1.move_to_end("b")
-    module.value2.add(2)
-    module.value3.extend([2, 3])
-    module.value4 += 1
-    module.value5.append(2)
-    module.value6 = "other"
-    module.new = 1
-    with torch.no_grad():
-        module.weight.fill_(7.0)
-    before.restore()
-    found = [getattr(module, f"value{number}") for number in range(7)]
-    assert torch.equal(found.pop(4), expected.pop(4))
-    assert found == expected
-    assert list(names) == ["b", "a"]
-    assert not hasattr(module, "new")
-    assert module.weight.item() == 7.0  # the tuner looks after these
-    assert found[0] is module.kept[0]  # the same objects
 
 
 def test_a_tensor_that_nobody_wrote_into_is_left_alone():

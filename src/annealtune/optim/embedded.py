@@ -41,6 +41,8 @@ from annealtune.optim.options import (
 from annealtune.optim.parameters import finite_marks, read, trained_of
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
 
+_MARK = "initial_lr"  # what a scheduler of the rate writes into the groups
+
 Judge = Callable[[Any, Any], Any]
 AcceptOn = Literal["loss", "error"] | Judge
 
@@ -213,8 +215,7 @@ class TentativeStep(Part):
     def __init__(self, context: Context, options: tuple[str, ...]) -> None:
         self._context = context
         self._rates = GroupRates(context.owner, context.base) if "lr" in options else None
-        # A scheduler of the rate leaves its mark in the groups.
-        self._watched = (*options, "initial_lr") if "lr" in options else options
+        self._watched = (*options, _MARK) if "lr" in options else options
         self._end: RandomState | None = None  # before a step that waits for its verdict
         self._is_settled = True  # whether the verdict of the last one has been carried out
         self.renew()
@@ -229,7 +230,7 @@ class TentativeStep(Part):
         # The kinds of settings, whatever their rate, that leave the gradients alone.
         self._sparing: set[tuple[Any, ...]] = set()
         self._is_checked = False  # whether the base is known to keep nothing elsewhere
-        self._left = self._present()
+        self._left = [(name, now if name != _MARK else None) for name, now in self._present()]
 
     def _present(self) -> list[tuple[str, Any]]:
         """Return what the groups hold; of a tensor, not to wait for it, how often it was written.
