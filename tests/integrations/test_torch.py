@@ -107,14 +107,6 @@ def net_loss(net, x, y):
     return functional.cross_entropy(net[1:](net[:1](x)), y)
 
 
-def test_a_functional_call(task, brief_kind, counted):
-    def compute(net, x, y):
-        outputs = torch.func.functional_call(net, dict(net.named_parameters()), (x,))
-        return functional.cross_entropy(outputs, y)
-
-    train(task, brief_kind, counted, compute).assert_equals(task.plain(brief_kind))
-
-
 def test_bfloat16_through_a_scaler(task, brief_kind, counted):
     """A scale of two to some power changes no bit of a gradient."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_interval=10_000)
