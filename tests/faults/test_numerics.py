@@ -40,7 +40,6 @@ def annealed(net, rng):
         return StochasticSA(
             net.model,
             radius=rng.choice([1e-3, 0.1, 1e3, 1e6]),
-            scaling=rng.choice(["none", "rms"]),
             temperature=temperature,
         )
     if kind is SGDSA:
@@ -52,7 +51,6 @@ def annealed(net, rng):
         neighborhood=None if rates is None else grid(lr=rates),
         temperature=temperature,
         strategy=strategy,
-        average=rng.random() < 0.5,
     )
 
 
@@ -79,9 +77,6 @@ def check_annealed(seed, steps=20):
                 assert bits(net.weights()) == before, told
         if fault is not None and fault[0] == "weight":
             net.put(whole)
-    if getattr(optimizer, "averages", False) and optimizer.last_step is not None:
-        with optimizer.averaged():
-            assert net.are_finite(), f"the average of {net}, {optimizer!r}"
 
 
 def check_self_tuned(seed):
