@@ -116,29 +116,3 @@ def test_a_rate_that_is_a_tensor_stays_that_tensor(net, loss_of):
         assert base.param_groups[0]["lr"] is rate
         assert rate.item() == (info.setting["lr"] if info.accepted else before)
     assert 0 < tuner.moves.total.accepted < 20
-
-
-OPTIONS = [
-    {"total_steps": 60},
-    {"temperature": 0.0},
-    {"preset": "paper-code", "batch_size": 16, "temperature": 0.01},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=["cooled", "greedy", "as published"])
-def test_all_ways_to_step_are_one(ways, loss_function, options, make_net, make_batches, bits):
-    found = []
-    for way in ways.values():
-        net = make_net()
-        tuner = SGDSA(net, grid(lr=[3.0, 0.5, 0.05], momentum=[0.0, 0.9]), seed=5, **options)
-        step = way(tuner, loss_function(net))
-        torch.manual_seed(4)
-        moves = []
-        for x, y in make_batches(60):
-            loss = step(x, y)
-            moves.append(tuner.last_step)
-            if "preset" not in options:
-                assert loss.item() == moves[-1].loss  # that before the move
-        found.append((moves, bits(net.state_dict()), bits(torch.get_rng_state())))
-        assert {info.accepted for info in moves} == {True, False}
-    assert all(one == found[0] for one in found)
