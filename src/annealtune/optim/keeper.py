@@ -89,8 +89,8 @@ class _Scored(NamedTuple):
     @property
     def rank(self) -> tuple[float, float]:
         """What is compared; what is not finite comes last."""
-        value = self.value
-        return (value if math.isfinite(value) else math.inf), self.then
+        value, then = (x if math.isfinite(x) else math.inf for x in (self.value, self.then))
+        return value, then
 
 
 class Keeper(Part):
@@ -264,7 +264,7 @@ class Keeper(Part):
         is_kept = self._is_kept(found)
         if is_kept:
             if not self.has_weights or found.rank < self._best_rank:
-                self._best = found.numbers, found.then
+                self._best = found.numbers, found.rank[1]
             self._kept = found.copies
         self._maximize = maximize
         value = _turned(found.value, maximize=maximize)
