@@ -35,7 +35,7 @@ PROMISES = {
     ),
     "default_neighborhood": (
         r"all +(\d+) (?s:.*)test accuracy (\d+\.\d)%",
-        lambda moves, accuracy: moves == 15 * 23 and accuracy > 93,
+        lambda moves, accuracy: moves == 15 * 20 and accuracy > 93,
     ),
     "digits_sgd_sa": (
         r"test accuracy (\d+\.\d)% after (\d+) moves",

@@ -26,9 +26,9 @@ DIRECTORY = f"{STORAGE}.directory:RunDirectory"
 
 # While the weights are those of a tentative step, or half updated.
 INSIDE_A_STEP = {
-    "sgd-sa": "annealtune.optim.embedded:AcceptTest.after",
-    "adamw-sa": "annealtune.optim.embedded:AcceptTest.after",
-    "random-rate": "annealtune.optim.embedded:AcceptTest.after",
+    "sgd-sa": "annealtune.optim.embedded:AcceptTest.measure",
+    "adamw-sa": "annealtune.optim.embedded:AcceptTest.measure",
+    "random-rate": "annealtune.optim.embedded:AcceptTest.measure",
     "ssa": "annealtune.optim.stochastic_sa:StochasticSA._evaluate",
     "adamw": "torch.optim:AdamW.step",
     "self-tuned": "torch.optim:AdamW.step",  # of one arm, while there is a race

@@ -40,7 +40,6 @@ def annealed(net, rng):
         return StochasticSA(
             net.model,
             radius=rng.choice([1e-3, 0.1, 1e3, 1e6]),
-            scaling=rng.choice(["none", "rms"]),
             temperature=temperature,
         )
     if kind is SGDSA:
@@ -52,7 +51,6 @@ def annealed(net, rng):
         neighborhood=None if rates is None else grid(lr=rates),
         temperature=temperature,
         strategy=strategy,
-        average=rng.random() < 0.5,
     )
 
 
@@ -79,9 +77,6 @@ def check_annealed(seed, steps=20):
                 assert bits(net.weights()) == before, told
         if fault is not None and fault[0] == "weight":
             net.put(whole)
-    if getattr(optimizer, "averages", False) and optimizer.last_step is not None:
-        with optimizer.averaged():
-            assert net.are_finite(), f"the average of {net}, {optimizer!r}"
 
 
 def check_self_tuned(seed):
@@ -226,7 +221,7 @@ class TestBrokenWeightsBehindAFiniteLoss:
             torch.optim.SGD([weight], lr=0.1), holding(weight), temperature=math.inf
         )
         tuner.step(lambda: weight.tanh().sum())
-        with pytest.raises(NonFiniteLossError, match=r"weights must be finite.*does not show"):
+        with pytest.raises(NonFiniteLossError, match="weights"):
             tuner.step(lambda: weight.tanh().sum())
 
     @pytest.mark.parametrize("known", [True, False], ids=["planned", "blind"])

@@ -64,10 +64,9 @@ class Task:
     def __init__(self) -> None:
         self._known: dict[Any, Outcome] = {}
 
-    def net(self, *, random: bool = True) -> nn.Module:
-        """Make a net; without randomness its minibatches can be cut into pieces."""
+    def net(self) -> nn.Module:
         torch.manual_seed(3)
-        inside = [nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)] if random else [nn.ReLU()]
+        inside = [nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.2)]
         return nn.Sequential(nn.Linear(6, 16), *inside, nn.Linear(16, 3))
 
     def data(self, steps: int = STEPS) -> TensorDataset:
@@ -122,15 +121,13 @@ class Task:
         kind: str,
         accumulate: int = 1,
         *,
-        random: bool = True,
         clip: float | None = None,
         autocast: torch.dtype | None = None,
         scale: float | None = None,
-        cool: bool = True,
         averaged: bool = False,
         **options: Any,
     ) -> Outcome:
-        net = self.net(random=random)
+        net = self.net()
         count = Counted(net)
         tuner = self.tuner(kind, net, **options)
         scaler = torch.amp.GradScaler(
@@ -154,7 +151,7 @@ class Task:
                     scaler.step(tuner)
                     scaler.update()
                     tuner.zero_grad()
-            if cool and isinstance(tuner, EmbeddedTuner):
+            if isinstance(tuner, EmbeddedTuner):
                 tuner.cool()
         if averaged:
             with tuner.averaged():

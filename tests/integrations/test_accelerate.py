@@ -7,11 +7,11 @@ import torch
 from accelerate import Accelerator
 
 
-def train(task, kind, counted, *, accumulate=1, clip=None, precision="no", net=None):
+def train(task, kind, counted, *, accumulate=1, clip=None, precision="no"):
     accelerator = Accelerator(
         cpu=True, gradient_accumulation_steps=accumulate, mixed_precision=precision
     )
-    net = net or task.net()
+    net = task.net()
     count = counted(net)
     tuner = task.tuner(kind, net)
     model, optimizer, loader = accelerator.prepare(net, tuner, task.loader(accumulate))
@@ -51,20 +51,6 @@ def test_bfloat16(task, brief_kind, counted):
     """Accelerate's autocast is around the model alone, here as in the plain loop."""
     found = train(task, brief_kind, counted, precision="bf16")
     found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
-
-
-def test_the_average_is_swapped_in_by_eval(task, counted):
-    accelerator = Accelerator(cpu=True)
-    net = task.net()
-    tuner = task.tuner("self-tuned", net)
-    _, optimizer, loader = accelerator.prepare(net, tuner, task.loader())
-    for x, y in loader:
-        optimizer.step(lambda x=x, y=y: task.loss(net, x, y))
-    trained = net[0].weight.clone()
-    optimizer.eval()
-    assert not torch.equal(net[0].weight, trained)
-    optimizer.train()
-    assert torch.equal(net[0].weight, trained)
 
 
 def test_a_scheduler_is_refused(task, kind):

@@ -9,7 +9,7 @@ import torch
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it uses torch.jit.script
-    from ignite.engine import Engine, Events, create_supervised_trainer
+    from ignite.engine import Events, create_supervised_trainer
 
 
 def supervised(task, net, tuner, accumulate):
@@ -24,28 +24,12 @@ def supervised(task, net, tuner, accumulate):
     )
 
 
-def own(task, net, tuner, accumulate):
-    """An engine around one's own step."""
-    compute_loss = tuner.record(lambda x, y: task.loss(net, x, y))
-
-    def step(engine, batch):
-        loss = compute_loss(*batch)
-        (loss / accumulate).backward()
-        if engine.state.iteration % accumulate == 0:
-            tuner.step()
-            tuner.zero_grad()
-        return loss.item()
-
-    return Engine(step)
-
-
-@pytest.mark.parametrize("make", [supervised, own])
 @pytest.mark.parametrize("accumulate", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_the_run_of_a_plain_loop(task, kind, counted, make, accumulate):
+def test_the_run_of_a_plain_loop(task, kind, counted, accumulate):
     net = task.net()
     count = counted(net)
     tuner = task.tuner(kind, net)
-    engine = make(task, net, tuner, accumulate)
+    engine = supervised(task, net, tuner, accumulate)
     losses = []
     state = torch.Generator().manual_seed(6).get_state()
 

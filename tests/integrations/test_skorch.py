@@ -106,10 +106,10 @@ class Small(nn.Module):
         return self.layers(x)
 
 
-def classifier(**options):
+def classifier(kind=Tuned, **options):
     torch.manual_seed(0)
     options = {"optimizer": torch.optim.AdamW, "batch_size": 16, "verbose": 0} | options
-    return Tuned(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options)
+    return kind(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options)
 
 
 def test_predictions_are_the_averages(task):
@@ -148,9 +148,7 @@ class Scored(Tuned):
 
 def test_after_a_fit_the_net_has_its_best_weights(task):
     x, y = task.data().tensors
-    torch.manual_seed(0)
-    options = {"optimizer": torch.optim.AdamW, "batch_size": 16, "verbose": 0}
-    net = Scored(Small, criterion=nn.CrossEntropyLoss, max_epochs=4, **options).fit(x, y)
+    net = classifier(Scored).fit(x, y)
     assert [look.value for look in net.optimizer_.looks] == list(Scored.scores)
     best = net.seen_[len(net.seen_) // 4]  # the first minibatch of the second epoch
     assert all(torch.equal(value, best[name]) for name, value in weights_of(net).items())
@@ -179,13 +177,6 @@ def other_weights():
     return Small().state_dict()
 
 
-def load(net, weights):
-    file = io.BytesIO()
-    torch.save(weights, file)
-    file.seek(0)
-    net.load_params(f_params=file)
-
-
 @pytest.mark.parametrize("validated", [False, True])
 @pytest.mark.parametrize("copied", [False, True])
 def test_weights_that_are_loaded_are_predicted_with(task, validated, copied):
@@ -193,7 +184,10 @@ def test_weights_that_are_loaded_are_predicted_with(task, validated, copied):
     net = classifier(**({} if validated else {"train_split": None})).fit(x, y)
     if copied:
         net = pickle.loads(pickle.dumps(net))
-    load(net, other_weights())
+    file = io.BytesIO()
+    torch.save(other_weights(), file)
+    file.seek(0)
+    net.load_params(f_params=file)
     expected = outputs(net, other_weights(), x)
     assert (net.predict_proba(x) == expected).all()
     again = pickle.loads(pickle.dumps(net))

@@ -107,24 +107,9 @@ def net_loss(net, x, y):
     return functional.cross_entropy(net[1:](net[:1](x)), y)
 
 
-def test_a_functional_call(task, brief_kind, counted):
-    def compute(net, x, y):
-        outputs = torch.func.functional_call(net, dict(net.named_parameters()), (x,))
-        return functional.cross_entropy(outputs, y)
-
-    train(task, brief_kind, counted, compute).assert_equals(task.plain(brief_kind))
-
-
 def test_bfloat16_through_a_scaler(task, brief_kind, counted):
     """A scale of two to some power changes no bit of a gradient."""
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**6, growth_interval=10_000)
     found = train(task, brief_kind, counted, task.loss, scaler=scaler, autocast=torch.bfloat16)
     found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
     assert scaler.get_scale() == 2.0**6  # nothing overflowed
-
-
-def test_a_scale_that_grows_changes_no_bit(task, brief_kind, counted):
-    """Where nothing is rounded away: float32, and powers of two."""
-    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=30)
-    train(task, brief_kind, counted, task.loss, scaler=scaler).assert_equals(task.plain(brief_kind))
-    assert scaler.get_scale() > 2.0**10

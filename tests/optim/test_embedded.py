@@ -1,4 +1,4 @@
-"""One iteration of Algorithm 2: against plain optimizers and against the algorithm by hand."""
+"""One iteration of Algorithm 2; against the algorithm by hand see tests/test_reference.py."""
 
 import math
 
@@ -7,45 +7,6 @@ import torch
 from torch.nn import functional as F
 
 from annealtune import SGDSA, EmbeddedTuner, NonFiniteLossError, grid
-
-PLAIN = {
-    "sgd": (torch.optim.SGD, {"lr": 0.1}),
-    "momentum": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9}),
-    "nesterov": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True}),
-    "decay": (torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.01, "dampening": 0.1}),
-    "foreach": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "nesterov": True, "foreach": True}),
-    "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
-}
-
-
-@pytest.mark.parametrize("steps", [60, pytest.param(1000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", PLAIN)
-def test_one_setting_always_accepted_is_the_plain_optimizer(
-    name, steps, make_net, make_batches, picture
-):
-    cls, options = PLAIN[name]
-    batches = make_batches(20)
-
-    plain = make_net()
-    optimizer = cls(plain.parameters(), **options)
-    torch.manual_seed(7)
-    for step in range(steps):
-        x, y = batches[step % 20]
-        optimizer.zero_grad()
-        F.cross_entropy(plain(x), y).backward()
-        optimizer.step()
-    expected = picture(plain, optimizer)
-
-    tuned = make_net()
-    base = cls(tuned.parameters(), **options)
-    tuner = EmbeddedTuner(base, tuned, neighborhood={"lr": [options["lr"]]}, temperature=math.inf)
-    torch.manual_seed(7)
-    for step in range(steps):
-        x, y = batches[step % 20]
-        tuner.step(lambda x=x, y=y: F.cross_entropy(tuned(x), y))
-
-    assert picture(tuned, tuner) == expected
-    assert tuner.moves.total.accepted == steps
 
 
 @pytest.mark.parametrize("schedule", [{}, {"total_steps": 150}, {"epochs": 3}])
@@ -155,29 +116,3 @@ def test_a_rate_that_is_a_tensor_stays_that_tensor(net, loss_of):
         assert base.param_groups[0]["lr"] is rate
         assert rate.item() == (info.setting["lr"] if info.accepted else before)
     assert 0 < tuner.moves.total.accepted < 20
-
-
-OPTIONS = [
-    {"total_steps": 60},
-    {"temperature": 0.0},
-    {"preset": "paper-code", "batch_size": 16, "temperature": 0.01},
-]
-
-
-@pytest.mark.parametrize("options", OPTIONS, ids=["cooled", "greedy", "as published"])
-def test_all_ways_to_step_are_one(ways, loss_function, options, make_net, make_batches, bits):
-    found = []
-    for way in ways.values():
-        net = make_net()
-        tuner = SGDSA(net, grid(lr=[3.0, 0.5, 0.05], momentum=[0.0, 0.9]), seed=5, **options)
-        step = way(tuner, loss_function(net))
-        torch.manual_seed(4)
-        moves = []
-        for x, y in make_batches(60):
-            loss = step(x, y)
-            moves.append(tuner.last_step)
-            if "preset" not in options:
-                assert loss.item() == moves[-1].loss  # that before the move
-        found.append((moves, bits(net.state_dict()), bits(torch.get_rng_state())))
-        assert {info.accepted for info in moves} == {True, False}
-    assert all(one == found[0] for one in found)

@@ -49,9 +49,6 @@ CONFIGURATIONS = [
     if not param.values[1].kwargs.get("maximize")
     and not param.values[1].kwargs.get("differentiable")
 ]
-MAXIMIZING = [
-    param for param in named(all_configurations) if param.values[1].kwargs.get("maximize")
-]
 
 
 class Matrices(nn.Module):
@@ -80,11 +77,11 @@ def build(info, entry, model):
     return base, float(base.param_groups[0]["lr"])
 
 
-def tuned(info, entry, temperature=math.inf, rates=None):
+def tuned(info, entry):
     model = Matrices()
     base, rate = build(info, entry, model)
-    neighborhood = grid(lr=rates or [rate])
-    return model, EmbeddedTuner(base, model, neighborhood=neighborhood, temperature=temperature)
+    neighborhood = grid(lr=[rate])
+    return model, EmbeddedTuner(base, model, neighborhood=neighborhood, temperature=math.inf)
 
 
 def steps(model, optimizer, count):
@@ -122,30 +119,6 @@ def test_a_rejection_leaves_no_trace(info, entry, picture):
         assert picture(model, tuner) == expected
         steps(model, tuner, 1)
         assert tuner.moves.total == (2 * taken + 2, tuner.moves.total.improved, taken + 1)
-
-
-@pytest.mark.parametrize(("info", "entry"), CONFIGURATIONS)
-def test_states_and_copies_continue_the_run(info, entry, bits):
-    rate = float(build(info, entry, Matrices())[0].param_groups[0]["lr"])
-    rates = [1000 * rate, rate, 0.1 * rate]
-    model, tuner = tuned(info, entry, temperature=0.01, rates=rates)
-    steps(model, tuner, 6)
-    copied = copy.deepcopy((model, tuner))
-    loaded = tuned(info, entry, temperature=0.01, rates=rates)
-    loaded[0].load_state_dict(copy.deepcopy(model.state_dict()))
-    loaded[1].load_state_dict(copy.deepcopy(tuner.state_dict()))
-    steps(model, tuner, 6)
-    for twin, twin_tuner in (copied, loaded):
-        steps(twin, twin_tuner, 6)
-        assert twin_tuner.last_step == tuner.last_step
-        assert bits(twin.state_dict()) == bits(model.state_dict())
-        assert bits(twin_tuner.state_dict()) == bits(tuner.state_dict())
-
-
-@pytest.mark.parametrize(("info", "entry"), MAXIMIZING)
-def test_maximizing_is_refused(info, entry):
-    with pytest.raises(ValueError, match="maximize"):
-        tuned(info, entry)
 
 
 def constructor_errors(info):

@@ -54,16 +54,6 @@ def test_layer_decay_as_timm_writes_it(net, make_batches):
     assert rates_of(tuner) == [0.125, 0.25]
 
 
-def test_groups_of_sgd_sa(net, make_batches):
-    tuner = SGDSA(groups_of(net, lr=0.25), grid(lr=[0.5]), model=net, temperature=math.inf)
-    list(steps(net, tuner, make_batches(1)))
-    assert rates_of(tuner) == [0.5, 0.5]  # a group without a rate has the largest of the others'
-    three = [{**group, "lr": rate} for group, rate in zip(groups_of(net), [0.1, 0.4], strict=True)]
-    tuner = SGDSA(three, grid(lr=[0.5]), model=net, temperature=math.inf)
-    list(steps(net, tuner, make_batches(1)))
-    assert rates_of(tuner) == [0.125, 0.5]
-
-
 def test_a_rejection_puts_each_rate_back(net, make_batches):
     base = torch.optim.SGD(groups_of(net, lr=0.25), lr=0.5)
     tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e30]), temperature=0.0)

@@ -9,7 +9,6 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 from torch.overrides import _get_current_function_mode
 
 from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
@@ -19,7 +18,7 @@ from tests.optim.interrupter import Interrupter
 
 def adamw(net):
     base = torch.optim.AdamW(net.parameters(), lr=0.01)
-    return EmbeddedTuner(base, net, temperature=math.inf, average=True)
+    return EmbeddedTuner(base, net, temperature=math.inf)
 
 
 def rejecting(net):
@@ -130,24 +129,3 @@ def test_at_every_fifth_line(kind, way, check):
 @pytest.mark.parametrize(("kind", "way"), CASES)
 def test_at_every_line_whenever_it_is_run(kind, way, check):
     check(kind, way, lambda seen: [n for n, _ in seen])
-
-
-def test_an_interrupt_within_the_average_gives_the_weights_back(make_net, make_batches, bits):
-    x, y = make_batches(1)[0]
-    net = make_net()
-    tuner = adamw(net)
-    for _ in range(3):
-        tuner.step(lambda: F.cross_entropy(net(x), y))
-    before = bits(net.first.weight)
-
-    def evaluate():
-        with tuner.averaged([x]):
-            net(x)
-
-    number = -6
-    while Interrupter(number := number + 7).run(evaluate):
-        assert bits(net.first.weight) == before, number
-        assert torch.is_grad_enabled()
-        twin = copy.deepcopy(tuner)
-        twin.step(lambda: F.cross_entropy(twin.model(x), y))  # noqa: B023
-    assert number > 10

@@ -33,11 +33,11 @@ def self_tuner(net):
 
 def embedded(net):
     base = torch.optim.AdamW(net.parameters(), lr=0.01)
-    return EmbeddedTuner(base, net, strategy="tabu", total_steps=50, average=True)
+    return EmbeddedTuner(base, net, strategy="tabu", total_steps=50)
 
 
 def sgd_sa(net):
-    return SGDSA(net, grid(lr=[5.0, 0.1]), epochs=4, average=True)
+    return SGDSA(net, grid(lr=[5.0, 0.1]), epochs=4)
 
 
 def stochastic_sa(net):

@@ -120,7 +120,7 @@ def test_derivative_free_training_needs_one_copy_and_one_tensor():
     model = three_layers()
     weights = bytes_of(model.parameters())
     largest = max(bytes_of([p]) for p in model.parameters())
-    optimizer = StochasticSA(model, scaling="rms")
+    optimizer = StochasticSA(model)
 
     def train():
         for _ in range(4):

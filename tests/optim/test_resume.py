@@ -54,16 +54,12 @@ def strategy_of_the_users_own(net):
     return SGDSA(net, RATES, strategy=Gaussian(0.01))
 
 
-def averaged(net):
-    return SGDSA(net, grid(lr=[99.0, 0.03, 0.01]), temperature=1.0, average=True)
-
-
 def stochastic_sa(net):
     return StochasticSA(net, epochs=12)
 
 
 def stochastic_sa_as_published(net):
-    return StochasticSA(net, preset="paper-code", batch_size=16, scaling="rms")
+    return StochasticSA(net, preset="paper-code", batch_size=16)
 
 
 KINDS = [
@@ -72,7 +68,6 @@ KINDS = [
     paper_code,
     reheating,
     strategy_of_the_users_own,
-    averaged,
     stochastic_sa,
     stochastic_sa_as_published,
 ]
@@ -252,7 +247,7 @@ def test_the_moment_of_a_checkpoint_changes_nothing(strategy, make_net, make_bat
     runs = []
     for between in (lambda tuner: None, save_in_every_way):
         net = make_net()
-        tuner = SGDSA(net, H, strategy=strategy, average=True, epochs=4)
+        tuner = SGDSA(net, H, strategy=strategy, epochs=4)
         torch.manual_seed(3)
         moves = train(net, tuner, make_batches(24), between)
         runs.append((moves, bits(net.state_dict()), bits(tuner.state_dict())))

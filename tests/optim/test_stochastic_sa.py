@@ -164,29 +164,14 @@ def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
     assert {h["radius"] for h in optimizer.moves.settings} == {1.0, 0.1}
 
 
-def test_groups_have_radii_of_their_own_and_frozen_weights_do_not_move(net, batch):
+def test_frozen_weights_do_not_move(net, batch):
     x, y = batch
     net.norm.requires_grad_(False)
-    optimizer = StochasticSA(nn.Sequential(net.norm, net.last), radius=1.0, temperature=math.inf)
-    optimizer.add_param_group({"params": net.first.parameters(), "radius": 1e-3})
+    optimizer = StochasticSA(net, radius=1.0, temperature=math.inf)
     before = {name: p.detach().clone() for name, p in net.named_parameters()}
     optimizer.step(lambda: F.cross_entropy(net(x), y))
-    moved = {name: (p - before[name]).norm().item() for name, p in net.named_parameters()}
-    assert 0 < moved["first.weight"] < 0.1 < moved["last.weight"]
-    assert moved["norm.weight"] == moved["norm.bias"] == 0
-
-
-def test_scaling_by_the_size_of_the_weights():
-    model = nn.ParameterList(
-        [torch.full((1000,), 3.0), torch.zeros(1000), torch.zeros(0), torch.tensor(2.0)]
-    )
-    optimizer = StochasticSA(model, radius=0.1, scaling="rms", temperature=math.inf)
-    (large, zero, _, single) = directions(model, int(random.Random(0).random() * 2**53))
-    optimizer.step(lambda: -model[0].sum().item())
-    sign = 1.0 if large.sum() > 0 else -1.0
-    assert torch.allclose(model[0].data, 3 + sign * 0.3 * large, rtol=1e-6)
-    assert torch.allclose(model[1].data, sign * 1e-4 * zero, rtol=1e-6)
-    assert torch.allclose(model[3].data, 2 + sign * 0.2 * single, rtol=1e-6)
+    for name, p in net.named_parameters():
+        assert torch.equal(p, before[name]) == name.startswith("norm")
 
 
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):

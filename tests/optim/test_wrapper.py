@@ -123,7 +123,7 @@ def test_a_scheduler_beside_rates_in_the_neighborhood_is_refused(name, make_net,
     net = make_net()
     base = torch.optim.SGD(net.parameters(), lr=0.1)
     SCHEDULERS[name](base)
-    with pytest.raises(ValueError, match=r"EmbeddedTuner.*neighborhood"):
+    with pytest.raises(ValueError, match="EmbeddedTuner"):
         EmbeddedTuner(base, net)
 
     net = make_net()

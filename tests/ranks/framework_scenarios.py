@@ -72,7 +72,8 @@ def by_lightning(
             return self.compute_loss(batch)
 
         def configure_optimizers(self) -> Any:
-            self.tuner = make_tuner(kind, self.net, STEPS)
+            average = {"average": False} if kind.startswith("self") else {}
+            self.tuner = make_tuner(kind, self.net, STEPS, **average)
             return self.tuner
 
     module = Module()
@@ -83,7 +84,7 @@ def by_lightning(
             strategy="ddp",
             max_epochs=1,
             accumulate_grad_batches=accumulate,
-            callbacks=[TunerCallback(loss=loss, average=False)],
+            callbacks=[TunerCallback(loss=loss)],
             use_distributed_sampler=False,
             logger=False,
             enable_checkpointing=False,

@@ -11,7 +11,7 @@ import contextlib
 import copy
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -49,16 +49,13 @@ class TunerCallback(Callback):
             its body runs again for other arms and accept tests, without a trace in the module, its
             logs and its metrics. What it does elsewhere (``print``, files, the insides of objects
             that it holds) happens again, unless the loss has a method of its own that is named
-            here. In manual optimization, where the training step calls ``step``, it must be given,
-            one for each tuner.
+            here. In manual optimization, where the training step calls ``step``, it must be given.
         monitor: the metric that tells the best validation, where the module logs it.
         mode: ``"min"`` or ``"max"``: whether smaller or larger is better.
-        average: whether the average is swapped in.
-        log: whether to log.
 
     Raises:
-        TypeError: when fitting begins, if no optimizer is a tuner, a scheduler is there too, or
-            ``loss`` names no method for each tuner.
+        TypeError: when fitting begins, if not one of the optimizers is a tuner, a scheduler is
+            there too, or ``loss`` names no method.
         ValueError: if ``mode`` is unknown; if several processes train by another strategy than
             DDP, or by manual optimization; after a validation that did not log the ``monitor`` that
             was asked for.
@@ -84,44 +81,32 @@ class TunerCallback(Callback):
     def __init__(
         self,
         *,
-        loss: str | Sequence[str] | None = None,
+        loss: str | None = None,
         monitor: str = _MONITOR,
         mode: Literal["min", "max"] = "min",
-        average: bool = True,
-        log: bool = True,
     ) -> None:
         if mode not in ("min", "max"):
             raise ValueError(
                 f"Lightning: TunerCallback(mode=...) must be 'min' or 'max', got {mode!r}"
             )
         self._monitor, self._mode = monitor, mode
-        self._losses = (loss,) if isinstance(loss, str) else tuple(loss or ())
-        self._averages = average
-        self._logs = log
-        self._tuners: list[Tuner] = []
-        self._undo = contextlib.ExitStack()  # of what fitting has put into module and tuners
-        self._swapped = contextlib.ExitStack()  # of averages that are in the model
+        self._loss = loss
+        self._tuner: Tuner | None = None  # while fitting
+        self._undo = contextlib.ExitStack()  # of what fitting has put into module and tuner
+        self._swapped = contextlib.ExitStack()  # of the average that is in the model
         self._start: RandomState | None = None  # of a checkpoint
         self._waits = False  # whether a loss was computed since the last step
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Find the tuners and let them see the minibatches."""
-        self._tuners = _tuners(trainer)
+        tuner = self._tuner = _tuner_of(trainer)
         _check_processes(trainer, pl_module)
         automatic = pl_module.automatic_optimization
-        names = self._losses or (("training_step",) if automatic else ())
-        if len(names) != len(self._tuners):
-            raise TypeError(
-                "Lightning: TunerCallback(loss=...) must name one method for each tuner, such as "
-                "'compute_loss', which computes the loss in manual optimization, got "
-                f"{', '.join(names) or 'none'} for {len(self._tuners)}"
-            )
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        for name, tuner in zip(names, self._tuners, strict=True):
-            self._record(pl_module, name, tuner, scaler)
-            self._run_closures_once(pl_module, tuner)
-            if automatic and isinstance(tuner, SelfTuner):
-                self._clip_every_arm(trainer, pl_module, tuner)
+        name = self._loss or ("training_step" if automatic else "")
+        self._record(pl_module, name, tuner, getattr(trainer.precision_plugin, "scaler", None))
+        self._run_closures_once(pl_module, tuner)
+        if automatic and isinstance(tuner, SelfTuner):
+            self._clip_every_arm(trainer, pl_module, tuner)
         if self._start is not None:
             self._start.restore()
             self._start = None
@@ -131,7 +116,8 @@ class TunerCallback(Callback):
         if not callable(compute):
             raise TypeError(
                 f"Lightning: TunerCallback(loss={name!r}) must name a method of "
-                f"{type(module).__name__} that computes the loss, got {compute!r}"
+                f"{type(module).__name__} that computes the loss, also in manual optimization, got "
+                f"{compute!r}"
             )
         is_first = False
 
@@ -190,36 +176,30 @@ class TunerCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Log what the tuners did."""
-        if not self._logs:
-            return
-        for number, tuner in enumerate(self._tuners):
-            place = "annealtune" if len(self._tuners) == 1 else f"annealtune-{number}"
-            values = {f"{place}/{name}": value for name, value in tuner.metrics().items()}
+        """Log what the tuner did."""
+        if self._tuner is not None:
+            values = {f"annealtune/{name}": v for name, v in self._tuner.metrics().items()}
             pl_module.log_dict(values, on_step=True, on_epoch=False)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Cool."""
-        for tuner in self._tuners:
-            if isinstance(tuner, EmbeddedTuner):
-                tuner.cool()
+        if isinstance(self._tuner, EmbeddedTuner):
+            self._tuner.cool()
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the model its average."""
-        for tuner in self._averaging():
-            self._swapped.enter_context(tuner.averaged())
+        self._swapped.enter_context(self._averaged())
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take in what was found, and give the model back the weights that are trained."""
-        if self._tuners and not trainer.sanity_checking:
-            self._take_look(trainer)
+        if self._tuner is not None and not trainer.sanity_checking:
+            self._take_look(trainer, self._tuner)
         self._swapped.close()
 
-    def _take_look(self, trainer: Trainer) -> None:
+    def _take_look(self, trainer: Trainer, tuner: Tuner) -> None:
         metrics = trainer.callback_metrics
         if self._monitor in metrics:
-            for tuner in self._tuners:
-                tuner._take_look(float(metrics[self._monitor]), maximize=self._mode == "max")
+            tuner._take_look(float(metrics[self._monitor]), maximize=self._mode == "max")
         elif self._monitor != _MONITOR:
             raise ValueError(
                 f"Lightning: TunerCallback(monitor={self._monitor!r}) must be the name of a metric "
@@ -236,35 +216,27 @@ class TunerCallback(Callback):
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the model its best weights for good, or else its average."""
-        for tuner in self._tuners:
-            has_one = tuner in self._averaging() or any(look.kept for look in tuner.looks)
-            if has_one and not getattr(tuner, "is_racing", False):  # else the arm that leads
-                tuner.load_best()
+        if self._tuner is not None and not getattr(self._tuner, "is_racing", False):
+            self._tuner.load_best()  # in a race the arm that leads stays
         self._leave()
 
     def _leave(self) -> None:
         self._undo.close()
-        self._tuners = []
+        self._tuner = None
 
-    def _averaging(self) -> list[Tuner]:
-        return [tuner for tuner in self._tuners if self._averages and tuner.averages]
-
-    def _averaged_weights(self, module: LightningModule) -> dict[str, Any]:
-        with contextlib.ExitStack() as swapped:
-            for tuner in self._averaging():
-                swapped.enter_context(tuner.averaged())
-            return {
-                name: value.detach().clone() if isinstance(value, Tensor) else value
-                for name, value in module.state_dict().items()
-            }
+    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Give the model its average meanwhile, if there is one."""
+        if self._tuner is None or not self._tuner.averages:
+            return contextlib.nullcontext()
+        return self._tuner.averaged()
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Save the average as the model's weights, and the trained ones beside it."""
-        if self._averaging():
-            checkpoint[_WEIGHTS] = checkpoint["state_dict"]
-            checkpoint["state_dict"] = self._averaged_weights(pl_module)
+        checkpoint[_WEIGHTS] = checkpoint["state_dict"]
+        with self._averaged():
+            checkpoint["state_dict"] = copy.deepcopy(pl_module.state_dict())
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -276,19 +248,19 @@ class TunerCallback(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Return torch's random state in every process: Lightning does not save it."""
         state = RandomState.capture()
-        own = {"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}
-        if not (distributed.is_initialized() and distributed.get_world_size() > 1):
-            return own
-        every: list[Any] = [None] * distributed.get_world_size()
-        distributed.all_gather_object(every, own)
+        every: list[Any] = [{"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}]
+        if distributed.is_initialized():
+            own, every = every[0], [None] * distributed.get_world_size()
+            distributed.all_gather_object(every, own)
         return {"ranks": every}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue with that random state when fitting begins; not with another's."""
-        every = state_dict.get("ranks", [state_dict])
-        world = distributed.get_world_size() if distributed.is_initialized() else 1
-        if len(every) == world:
-            own = every[distributed.get_rank() if world > 1 else 0]
+        rank, world = 0, 1
+        if distributed.is_initialized():
+            rank, world = distributed.get_rank(), distributed.get_world_size()
+        if len(state_dict["ranks"]) == world:
+            own = state_dict["ranks"][rank]
             self._start = RandomState(own["cpu"], tuple(own["cuda"]), own["mps"])
 
 
@@ -296,24 +268,24 @@ class _SkippedError(Exception):
     """A training step without a loss."""
 
 
-def _tuners(trainer: Trainer) -> list[Tuner]:
-    """Return the tuners of a Trainer, if they can work there."""
+def _tuner_of(trainer: Trainer) -> Tuner:
+    """Return the tuner of a Trainer, if it can work there."""
     found = [tuner for tuner in trainer.optimizers if isinstance(tuner, Tuner)]
-    if not found:
+    if len(found) != 1:
         names = ", ".join(type(optimizer).__name__ for optimizer in trainer.optimizers)
         raise TypeError(
-            "Lightning: TunerCallback must find a tuner, got "
+            "Lightning: TunerCallback must find one tuner, got "
             f"{names or 'no optimizer'}; in configure_optimizers write return "
             "SelfTuner(optimizer, model=self, total_steps=self.trainer.estimated_stepping_batches)"
         )
     for config in trainer.lr_scheduler_configs:
         scheduler: Any = config.scheduler
-        if scheduler.optimizer in found:
+        if scheduler.optimizer is found[0]:
             raise TypeError(
                 "Lightning: the learning rate is tuned and must not be written by a scheduler, got "
                 f"{type(scheduler).__name__}; in configure_optimizers return the tuner alone"
             )
-    return found
+    return found[0]
 
 
 def _check_processes(trainer: Trainer, module: LightningModule) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from annealtune.annealing.race import RaceInfo
 from annealtune.optim import EmbeddedTuner, SelfTuner
 
 Kind = Literal["step", "race", "epoch"]
@@ -28,25 +27,24 @@ class TunerLog:
         every: a step is told if its number is a multiple of this. Races are told always.
 
     Raises:
-        TypeError: if the tuner is none, or ``write`` no function.
+        TypeError: if ``write`` is no function.
         ValueError: if ``every`` is below one.
 
     Example:
         >>> import torch
-        >>> weight = torch.nn.Parameter(torch.ones(1))
-        >>> opt = EmbeddedTuner(torch.optim.SGD([weight], lr=0.1), temperature=0.5)
+        >>> model = torch.nn.Linear(1, 1)
+        >>> base = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> opt = EmbeddedTuner(base, model, temperature=0.5)
         >>> seen = []
         >>> log = TunerLog(opt, lambda kind, step, values: seen.append((kind, step)))
         >>> for _ in range(2):
-        ...     _ = opt.step(lambda: weight.square().sum())
+        ...     _ = opt.step(lambda: model.weight.square().sum())
         >>> log.epoch({"accuracy": 0.9})
         >>> seen
         [('step', 1), ('step', 2), ('epoch', 2)]
     """
 
     def __init__(self, tuner: SelfTuner | EmbeddedTuner, write: Write, *, every: int = 1) -> None:
-        if not isinstance(tuner, SelfTuner | EmbeddedTuner):
-            raise TypeError(f"TunerLog(tuner) must be a SelfTuner or EmbeddedTuner, got {tuner!r}")
         if not callable(write):
             raise TypeError(
                 f"TunerLog(tuner, write) must be given a function of kind, step and values, such "
@@ -57,32 +55,25 @@ class TunerLog:
         self._tuner = tuner
         self._write = write
         self._every = every
-        self._races = len(self._infos())
+        self._races = len(getattr(tuner, "races", ()))  # those that were told
         self._handle = tuner.register_step_post_hook(self._after_step)
 
     def epoch(self, values: Mapping[str, Any]) -> None:
         """Tell of an epoch: whatever you have measured at its end."""
-        self._write("epoch", self._steps(), values)
+        self._write("epoch", self._tuner.steps, values)
 
     def close(self) -> None:
         """Tell nothing more."""
         self._handle.remove()
 
     def _after_step(self, *_: Any) -> None:
-        step = self._steps()
+        step = self._tuner.steps
         if step % self._every == 0:
             self._write("step", step, self._tuner.metrics())
-        infos = self._infos()
+        infos = getattr(self._tuner, "races", ())
         for info in infos[self._races :]:
             self._write("race", step, {**info.to_dict(), "text": info.table()})
         self._races = len(infos)
-
-    def _steps(self) -> int:
-        tuner = self._tuner
-        return tuner.steps if isinstance(tuner, SelfTuner) else tuner.moves.total.tried
-
-    def _infos(self) -> tuple[RaceInfo, ...]:
-        return self._tuner.races if isinstance(self._tuner, SelfTuner) else ()
 
 
 def to_tensorboard(writer: Any) -> Write:

@@ -3,10 +3,10 @@
 Read `annealtune.optim.self_tuner` for Algorithm 3 and `annealtune.optim.embedded` for Algorithm 2.
 """
 
+from annealtune.optim.annealing_state import Count, Moves, StepInfo
 from annealtune.optim.embedded import EmbeddedTuner
 from annealtune.optim.self_tuner import SelfTuner
 from annealtune.optim.sgd_sa import SGDSA
-from annealtune.optim.step_info import Count, Moves, StepInfo
 from annealtune.optim.stochastic_sa import Shrinking, StochasticSA
 
 __all__ = [

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import copy
+import dataclasses
 import math
 import random
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -21,16 +21,14 @@ from annealtune.annealing import (
     Setting,
     SimulatedAnnealing,
     Strategy,
-    Verdict,
 )
-from annealtune.annealing.arguments import one_length, whole
+from annealtune.annealing.arguments import count, one_length, whole
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
-from annealtune.annealing.temperature import Clock, as_schedule
+from annealtune.annealing.temperature import as_schedule
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
-from annealtune.optim.step_info import Moves, StepInfo, Tally
 from annealtune.optim.wrapper import OptimizerWrapper
 
 # A temperature that cools per epoch and has not been told of the end of one after this many steps
@@ -38,19 +36,131 @@ from annealtune.optim.wrapper import OptimizerWrapper
 # of them, and may have long ones.
 _PATIENCE = 1_000
 _PATIENCE_WITH_EPOCHS = 10_000
+# A longer H is shown without the settings that were never tried.
+_LONG = 20
 
 Preset = Literal["paper-text", "paper-code"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StepInfo:
+    """One move, immutable: what was tried and what became of it.
+
+    Attributes:
+        step: number of the step, from 0.
+        setting: the setting that was picked; ``setting["lr"]`` is its rate.
+        loss: value of the accept test before the move.
+        new_loss: value of the accept test at the tentative point.
+        worsening: ``new_loss - loss``.
+        accept_probability: clipped to 1.
+        temperature: the temperature of this decision.
+        accepted: whether the move was kept.
+    """
+
+    step: int
+    setting: Setting
+    loss: float
+    new_loss: float
+    worsening: float
+    accept_probability: float
+    temperature: float
+    accepted: bool
+
+    @property
+    def outcome(self) -> Literal["accepted", "rejected"]:
+        """What became of the move, in a word."""
+        return "accepted" if self.accepted else "rejected"
+
+    @property
+    def improved(self) -> bool:
+        """Whether the tentative point was better than the current one."""
+        return math.isfinite(self.new_loss) and self.worsening < 0
+
+
+class Count(NamedTuple):
+    """How often a setting was tried, improved the loss, was accepted."""
+
+    tried: int = 0
+    improved: int = 0
+    accepted: int = 0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Share of the tried moves that were kept; NaN before the first."""
+        return self.accepted / self.tried if self.tried else math.nan
+
+    @property
+    def improvement_rate(self) -> float:
+        """Share of the tried moves that lowered the loss; NaN before the first."""
+        return self.improved / self.tried if self.tried else math.nan
+
+
+@dataclasses.dataclass
+class Moves:
+    """The counts of a run so far, in total and per setting. ``print`` shows it as a table.
+
+    Args:
+        counts: tried, improved and accepted moves of each setting, those of H in its order.
+    """
+
+    counts: dict[Setting, list[int]] = dataclasses.field(default_factory=dict)
+
+    def add(self, info: StepInfo) -> None:
+        """Count one move."""
+        counts = self.counts.setdefault(info.setting, [0, 0, 0])
+        counts[0] += 1
+        counts[1] += math.isfinite(info.new_loss) and info.worsening < 0
+        counts[2] += info.accepted
+
+    @property
+    def settings(self) -> dict[Setting, Count]:
+        """The counts of each setting."""
+        return {setting: Count(*counts) for setting, counts in self.counts.items()}
+
+    @property
+    def total(self) -> Count:
+        """The counts of all settings together."""
+        return Count(*map(sum, zip(*self.counts.values(), strict=True)))
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
+        settings = self.settings.items()
+        shown = [(s, c) for s, c in settings if c.tried or len(settings) <= _LONG]
+        for name, counted in [*shown, ("all", self.total)]:
+            rates = (counted.improvement_rate, counted.acceptance_rate)
+            shares = [f"{rate:.1%}" if counted.tried else "-" for rate in rates]
+            rows.append((str(name), str(counted.tried), *shares))
+        first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+        lines = []
+        for name, *cells in rows:
+            right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
+            lines.append("  ".join([name.ljust(first), *right]))
+        return "\n".join(lines)
+
+    def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
+        """Return the counts as plain data."""
+        return [(dict(setting), *count) for setting, count in self.settings.items()]
+
+    def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self.counts = {restored(options): list(Count(*count)) for options, *count in state}
 
 
 class AnnealingState(Part):
     """Strategy, generator, step count and tally of one run.
 
     Args:
+        owner: name of the optimizer's class, for messages.
         strategy: the metaheuristic; it is copied, so one object can be given to many runs.
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
         neighborhood: H, whose settings are listed in the summary from the start; None for an
             optimizer whose moves are no settings.
         epochs: planned number of epochs, if known.
+
+    Attributes:
+        last_step: the last move, if there was one since the run began or was loaded.
+        was_broken: whether it led to a loss or to weights that are not finite.
+        comparing: the strategy, where it measures several candidates a step.
 
     Raises:
         TypeError: if the seed is no whole number.
@@ -66,73 +176,41 @@ class AnnealingState(Part):
         epochs: int | None = None,
     ) -> None:
         self.owner = owner
-        self.strategy = copy.deepcopy(strategy)
-        # Asked once: to ask a protocol takes longer than the rest of a step's bookkeeping.
-        self._comparing = self.strategy if isinstance(self.strategy, Comparing) else None
+        self._take(copy.deepcopy(strategy))
         self.rng = random.Random(whole(f"{owner}(seed=...)", seed))
         self.step = 0
+        self.last_step: StepInfo | None = None
+        self.was_broken = False
         self._patience = _PATIENCE if epochs is None else _PATIENCE_WITH_EPOCHS
         self._has_cooled = False  # whether an epoch has ended
         self._neighborhood = neighborhood
-        self.tally = Tally(tuple(neighborhood or ()))
-        self.recent: collections.deque[StepInfo] = collections.deque(maxlen=10)
+        self.moves = Moves({setting: [0, 0, 0] for setting in neighborhood or ()})
         if neighborhood is not None:
             self.strategy.check(neighborhood)
 
-    def pick(self, neighborhood: Neighborhood) -> Setting:
-        """Pick the setting of the next move."""
-        setting: Any = self.strategy.pick(neighborhood, self.rng)
-        if not isinstance(setting, Setting) or setting not in neighborhood:
-            raise ValueError(
-                f"{self.owner}(strategy=...) must pick settings of H, got {setting!r} from "
-                f"{self.strategy!r}, which is none of them"
-            )
-        return setting
-
-    @property
-    def compares(self) -> bool:
-        """Whether the strategy measures several candidates a step."""
-        return self._comparing is not None and self._comparing.candidates > 1
-
-    def shortlist(self, neighborhood: Neighborhood) -> tuple[Setting, ...]:
-        """Return the candidates to measure."""
-        assert self._comparing is not None
-        return self._comparing.shortlist(neighborhood, self.rng)
-
-    def select(self, value: float, measured: dict[Setting, float]) -> Setting:
-        """Return the best candidate by the strategy's own rule."""
-        assert self._comparing is not None
-        selected = self._comparing.select(value, measured)
-        if selected not in measured:
-            raise ValueError(
-                f"{self.owner}(strategy=...) must select one of the settings that were measured, "
-                f"got {selected!r} from {self.strategy!r}"
-            )
-        return selected
+    def _take(self, strategy: Strategy) -> None:
+        self.strategy = strategy
+        several = isinstance(strategy, Comparing) and strategy.candidates > 1
+        self.comparing: Comparing | None = strategy if several else None  # type: ignore[assignment]
 
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""
-        temperature = self.strategy.temperature
-        verdict: Any = self.strategy.decide(loss, new_loss, self.rng)
-        if not isinstance(verdict, Verdict):
-            raise TypeError(
-                f"{self.owner}(strategy=...) must decide by a Verdict, got {verdict!r} from "
-                f"{self.strategy!r}; return Verdict.of(value, new_value, accepted=...)"
-            )
+        strategy, temperature = self.strategy, self.strategy.temperature
+        verdict = strategy.decide(loss, new_loss, self.rng)
         info = StepInfo(self.step, setting, loss, new_loss, *verdict[:2], temperature, verdict[2])
-        self.strategy.observe(setting, verdict)
+        strategy.observe(setting, verdict)
         self.step += 1
-        self.tally.add(info)
-        self.recent.append(info)
-        self.tick("step")
-        return info
-
-    def tick(self, clock: Clock) -> None:
-        """Tell the strategy that a step or an epoch has ended."""
-        self.strategy.tick(clock)
-        self._has_cooled |= clock == "epoch"
+        self.moves.add(info)
+        self.last_step, self.was_broken = info, not math.isfinite(new_loss)
+        strategy.tick("step")
         if self.step == self._patience and not self._has_cooled:
             self._warn_if_it_cools_per_epoch()
+        return info
+
+    def end_epoch(self) -> None:
+        """Tell the strategy that an epoch has ended."""
+        self.strategy.tick("epoch")
+        self._has_cooled = True
 
     def _warn_if_it_cools_per_epoch(self) -> None:
         schedule = getattr(self.strategy, "schedule", None)
@@ -145,60 +223,33 @@ class AnnealingState(Part):
                 stacklevel=2,
             )
 
-    @property
-    def last_step(self) -> StepInfo | None:
-        """The last move, if there was one since the run began or was loaded."""
-        return self.recent[-1] if self.recent else None
-
-    def whereabouts(self) -> tuple[object, ...]:
-        """Return what all ranks must have in common before a decision."""
-        last = self.last_step
-        generator = hash(self.rng.getstate()[1])
-        return (
-            self.step,
-            generator,
-            self.strategy.temperature,
-            last and (last.setting, last.accepted),
-        )
-
     def mean(self, ranks: Ranks, value: float, what: str) -> float:
-        """Return the mean of a value over the ranks, where there are several."""
-        return value if ranks.count == 1 else ranks.mean(value, what, *self.whereabouts())
+        """Return the mean of a value over the ranks, which must stand at the same point."""
+        if ranks.count == 1:
+            return value
+        last, generator = self.last_step, hash(self.rng.getstate()[1])
+        move = last and (last.setting, last.accepted)
+        return ranks.mean(value, what, self.step, generator, self.strategy.temperature, move)
 
-    def non_finite(self, loss: float) -> NonFiniteLossError:
-        """Describe a loss at the current point that nothing can be compared with."""
-        history = "; ".join(
-            f"step {info.step}: {info.setting} {info.outcome}, "
-            f"loss {info.loss:.6g} -> {info.new_loss:.6g}"
-            for info in self.recent
-        )
+    def non_finite(self, value: float, what: str = "loss") -> NonFiniteLossError:
+        """Describe a current point that nothing can be compared with."""
         return NonFiniteLossError(
-            f"{self.owner}.step: the loss at the current weights must be finite, got {loss!r} at "
-            f"step {self.step}; the weights are unchanged. Look at the data of this minibatch, or "
-            f"take the largest rates out of the neighborhood. Last moves: {history or 'none'}"
-        )
-
-    @property
-    def was_broken(self) -> bool:
-        """Whether the last move led to a loss or to weights that are not finite."""
-        return bool(self.recent) and not math.isfinite(self.recent[-1].new_loss)
-
-    def broken_weights(self, loss: float) -> NonFiniteLossError:
-        """Describe weights at the current point that are broken, though the loss is finite."""
-        return NonFiniteLossError(
-            f"{self.owner}.step: the weights must be finite, got NaN or infinity among them at "
-            f"step {self.step}, which the loss of {loss:.6g} does not show; nothing was changed. "
-            "Load weights that are whole"
+            f"{self.owner}.step({what}): the weights and the value there must be finite, got NaN "
+            f"or infinity with a value of {value!r} at step {self.step}; the weights are "
+            "unchanged. Look at the data of this minibatch, load weights that are whole, or take "
+            f"the largest rates out of the neighborhood. Last move: {self.last_step}"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything as plain data and one tensor."""
+        """Return everything as plain data and one tensor: the words of the generator."""
+        _, words, next_gauss = self.rng.getstate()
         return {
             "step": self.step,
-            **saved_generator(self.rng),
+            "random": torch.tensor(words, dtype=torch.int64),
+            "next_gauss": next_gauss,
             "kind": type(self.strategy).__name__,
             "strategy": self.strategy.state_dict(),
-            "tally": self.tally.state_dict(),
+            "tally": self.moves.state_dict(),
             "has_cooled": self._has_cooled,
         }
 
@@ -208,40 +259,29 @@ class AnnealingState(Part):
         Raises:
             StateError: if it was taken with another H, or another kind of strategy or temperature.
         """
-        self._refuse_other_settings(state["tally"])
-        kind = state["kind"]
+        moves = Moves()
+        moves.load_state_dict(state["tally"])  # of all settings of H, from the start
         strategy = copy.deepcopy(self.strategy)
         try:
-            if kind != type(strategy).__name__:
-                raise KeyError(kind)
+            if self._neighborhood is not None and tuple(moves.counts) != self._neighborhood:
+                raise KeyError(f"an H of {len(moves.counts)} settings, {list(moves.counts)}")
+            if state["kind"] != type(strategy).__name__:
+                raise KeyError(state["kind"])
             strategy.load_state_dict(state["strategy"])
         except KeyError as error:
             raise StateError(
-                f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
-                f"of strategy and temperature as {self.strategy!r}, got {kind} with "
-                f"{state['strategy']!r}, where {error} is missing"
+                f"{self.owner}.load_state_dict: the state must come from a run with the same H in "
+                f"the same order, and the same kind of strategy and temperature as "
+                f"{self.strategy!r}, got {state['strategy']!r}, where {error} does not fit"
             ) from None
-        self.strategy = strategy
-        self._comparing = strategy if isinstance(strategy, Comparing) else None
-        self.rng = restored_generator(state)
+        self._take(strategy)
+        self.rng = random.Random(0)
+        words = tuple(state["random"].tolist())
+        self.rng.setstate((random.Random.VERSION, words, state["next_gauss"]))
         self.step = state["step"]
-        self.tally = Tally()
-        self.tally.load_state_dict(state["tally"])
+        self.moves = moves
         self._has_cooled = state["has_cooled"]
-        self.recent = collections.deque(maxlen=self.recent.maxlen)
-
-    def _refuse_other_settings(self, tally: list[tuple[dict[str, Any], int, int, int]]) -> None:
-        """Refuse the counts of another H: they list all of it from the start."""
-        if self._neighborhood is None:
-            return
-        given = [restored(options) for options, *_ in tally]
-        if given != list(self._neighborhood):
-            other = [h for h in given if h not in self._neighborhood] or given
-            raise StateError(
-                f"{self.owner}.load_state_dict: the state must come from a run with the same H, in "
-                f"the same order, here {len(self._neighborhood)} settings, got {len(given)}, among "
-                f"them {other[0] if other else 'none'}; construct the optimizer as it was then"
-            )
+        self.last_step, self.was_broken = None, False
 
 
 class AnnealedOptimizer(OptimizerWrapper):
@@ -271,29 +311,16 @@ class AnnealedOptimizer(OptimizerWrapper):
 
     def cool(self) -> None:
         """Note the end of an epoch: T = alpha T for schedules that cool per epoch (l. 19)."""
-        self._annealing.tick("epoch")
+        self._annealing.end_epoch()
 
     @property
     def moves(self) -> Moves:
         """How often each setting was tried, improved the loss and was accepted."""
-        return self._annealing.tally.moves()
+        return copy.deepcopy(self._annealing.moves)
 
     def summary(self) -> str:
         """Return `moves` as a table."""
-        return str(self.moves)
-
-
-def saved_generator(rng: random.Random) -> dict[str, Any]:
-    """Return where a generator stands, its many words in one tensor."""
-    _, words, next_gauss = rng.getstate()
-    return {"random": torch.tensor(words, dtype=torch.int64), "next_gauss": next_gauss}
-
-
-def restored_generator(state: Mapping[str, Any]) -> random.Random:
-    """Return a generator that stands where one was saved."""
-    rng = random.Random(0)
-    rng.setstate((rng.VERSION, tuple(state["random"].tolist()), state.get("next_gauss")))
-    return rng
+        return str(self._annealing.moves)
 
 
 def choose_strategy(
@@ -332,8 +359,7 @@ def choose_strategy(
         return SimulatedAnnealing(schedule)
     if isinstance(strategy, str):
         return make_strategy(owner, strategy, {}, schedule)
-    given: Any = strategy  # a class has all the names that the protocol asks for, but is none
-    if not isinstance(given, Strategy) or isinstance(given, type):
+    if not isinstance(strategy, Strategy):
         raise TypeError(
             f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
         )
@@ -363,23 +389,18 @@ def preset_temperature(
         floor: the lowest temperature of the authors' program, in its own unit.
 
     Raises:
-        ValueError: if the preset is unknown or ``"paper-code"`` has no batch size.
+        TypeError, ValueError: if the preset is unknown or ``"paper-code"`` has no batch size.
     """
     if preset not in ("paper-text", "paper-code"):
         raise ValueError(
             f"{owner}(preset=...) must be 'paper-text' or 'paper-code', got {preset!r}"
         )
-    unit = 1
+    unit, lowest = 1.0, 0.0
     if preset == "paper-code":
-        if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
-            raise ValueError(
-                f"{owner}(preset='paper-code', batch_size=...) must be given the size of a "
-                f"minibatch, which is the unit of its temperature, got {batch_size!r}"
-            )
-        unit = batch_size
+        unit = float(count(f"{owner}(preset='paper-code', batch_size=...)", batch_size, least=1))
+        lowest = floor * unit
     if temperature is None:
-        temperature = float(unit)
+        temperature = unit
     if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
         return temperature
-    lowest = floor * unit if preset == "paper-code" else 0.0
     return Geometric(temperature, factor, floor=min(lowest, temperature))

@@ -68,8 +68,7 @@ class WeightAverage(Part):
         self._model = model
         self._latest = latest
         self._means: list[Tensor] = []
-        self._layers: list[_NormBase] | None = None  # BatchNorm's; to look for them takes long
-        self._frozen: set[_NormBase] = set()  # those of them whose statistics are not trained
+        self._frozen: list[int] = []  # BatchNorm layers whose statistics are not trained
         self.count = 0
 
     @torch.no_grad()
@@ -81,7 +80,9 @@ class WeightAverage(Part):
                 they are.
         """
         self.count += 1
-        self._note_frozen()
+        if self._model.training:
+            layers = enumerate(_norms(self._model))
+            self._frozen = [number for number, layer in layers if not layer.training]
         was_healed = self.heal()
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
@@ -110,8 +111,7 @@ class WeightAverage(Part):
         """Give the model the averaged weights; afterwards it is bit for bit what it was.
 
         Args:
-            loader: minibatches, or tuples that begin with them, from which the statistics of
-                BatchNorm are computed anew; without one their own averages are used.
+            loader: as in `recalibrate`; without one the statistics are averages too.
         """
         with self.put_aside().shown():
             if loader is not None:
@@ -128,25 +128,11 @@ class WeightAverage(Part):
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         return PutAside(self, _SWAPPED_IN, self._base, self._model, self.pairs())
 
-    def _note_frozen(self) -> None:
-        """Note the layers that are kept in evaluation mode while the model is trained."""
-        if self._model.training:
-            self._frozen = {layer for layer in self._layers or () if not layer.training}
-
     def _tensors(self) -> list[Tensor]:
         """Return the statistics of BatchNorm, then the weights: added groups come last."""
-        self._find_layers()
-        return self._statistics() + [
-            p for p in parameters_of(self._base) if p.is_floating_point() or p.is_complex()
-        ]
-
-    def _find_layers(self) -> None:
-        if self._layers is None or len(self._means) == 0:
-            self._layers = _norms(self._model)
-
-    def _statistics(self) -> list[Tensor]:
-        found = [t for layer in self._layers or () for t in (layer.running_mean, layer.running_var)]
-        return [t for t in found if t is not None]
+        statistics = [t for layer in _norms(self._model) for t in _statistics(layer)]
+        parameters = parameters_of(self._base)
+        return statistics + [p for p in parameters if p.is_floating_point() or p.is_complex()]
 
     def heal(self) -> bool:
         """Begin the statistics of layers anew whose values are not finite; tell if there were any.
@@ -154,33 +140,30 @@ class WeightAverage(Part):
         One huge value in a minibatch is enough: weights and loss stay finite, and every evaluation
         after it is of no use.
         """
-        self._find_layers()
-        if are_finite(self._statistics()):
+        layers = _norms(self._model)
+        if are_finite(t for layer in layers for t in _statistics(layer)):
             return False
-        for layer in self._layers or ():
-            if not are_finite(t for t in (layer.running_mean, layer.running_var) if t is not None):
+        for layer in layers:
+            if not are_finite(_statistics(layer)):
                 layer.reset_running_stats()
         return True
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""
-        layers = self._layers or []
         average = {
             "count": self.count,
             "means": [mean.clone() for mean in self._means],
-            "frozen": [index for index, layer in enumerate(layers) if layer in self._frozen],
+            "frozen": list(self._frozen),
         }
         return {"average": average}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, if an average was kept there.
+        """Continue where ``state_dict`` was taken.
 
         Raises:
             StateError: if it is the average of another model.
         """
-        saved = state.get("average")
-        if saved is None:
-            return
+        saved = state["average"]
         own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), saved["means"]))
         if given != own[: len(given)]:
             raise StateError(
@@ -192,55 +175,58 @@ class WeightAverage(Part):
             mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
             for mean, own in zip(saved["means"], self._tensors(), strict=False)
         ]
-        frozen = saved["frozen"]
-        self._frozen = {layer for n, layer in enumerate(self._layers or ()) if n in frozen}
+        self._frozen = list(saved["frozen"])
 
 
 @torch.no_grad()
-def recalibrate(
-    model: nn.Module, loader: Iterable[Any], frozen: Collection[nn.Module] = ()
-) -> None:
+def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int] = ()) -> None:
     """Compute the running statistics of BatchNorm anew, as plain means over the minibatches.
 
     Dropout and the like stay off; training flags and random numbers are left as they were.
 
     Args:
         model: whose layers are recalibrated; without such layers nothing is evaluated.
-        loader: minibatches, or tuples that begin with them.
-        frozen: layers that keep their statistics.
+        loader: minibatches, or tuples that begin with them; a dict is given by its names.
+        frozen: numbers of the layers that keep their statistics.
 
     Raises:
         ValueError: if there are none.
     """
-    layers = [layer for layer in _norms(model) if layer not in frozen]
+    layers = [layer for number, layer in enumerate(_norms(model)) if number not in frozen]
     if not layers:
         return
-    modules = list(model.modules())
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     momenta = [layer.momentum for layer in layers]
     start = RandomState.capture()
+    flags = Flags(list(model.modules()))
+    is_empty = True
     try:
-        flags = Flags(modules)
         with kept(flags):
             flags.evaluate()
             for layer in layers:
                 layer.reset_running_stats()
                 layer.momentum = None  # a plain mean
                 layer.training = True
-            is_empty = True
             for batch in loader:
                 is_empty = False
                 inputs = batch[0] if isinstance(batch, tuple | list) else batch
-                model(inputs.to(device))
-        if is_empty:
-            raise ValueError(
-                "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
-                f"from, got none from {loader!r}; an iterator can be used up only once"
-            )
+                if isinstance(inputs, Mapping):
+                    model(**{name: _moved(value, device) for name, value in inputs.items()})
+                else:
+                    model(_moved(inputs, device))
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
         start.restore()
+    if is_empty:
+        raise ValueError(
+            "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
+            f"from, got none from {loader!r}; an iterator can be used up only once"
+        )
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return value.to(device) if isinstance(value, Tensor) else value
 
 
 def _widened(tensor: Tensor) -> Tensor:
@@ -251,3 +237,7 @@ def _widened(tensor: Tensor) -> Tensor:
 
 def _norms(model: nn.Module) -> list[_NormBase]:
     return [m for m in model.modules() if isinstance(m, _NormBase) and m.track_running_stats]
+
+
+def _statistics(layer: _NormBase) -> list[Tensor]:
+    return [t for t in (layer.running_mean, layer.running_var) if t is not None]

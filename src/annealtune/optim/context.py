@@ -38,11 +38,7 @@ class Context:
     def __init__(
         self, owner: str, base: Optimizer, model: Any, group: ProcessGroup | None = None
     ) -> None:
-        if not isinstance(model, nn.Module):
-            raise TypeError(
-                f"{owner}(model=...) must be the torch.nn.Module that is trained, got {model!r}; "
-                f"write {owner}(..., model=model)"
-            )
+        check_model(owner, model)
         self.owner = owner
         self.base = base
         self.ranks = Ranks(owner, base, group)
@@ -67,6 +63,19 @@ class Context:
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""
         return are_finite(trained_of(self.base))
+
+
+def check_model(owner: str, model: Any) -> None:
+    """Check that a model is one.
+
+    Raises:
+        TypeError: if it is not.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(
+            f"{owner}(model=...) must be the torch.nn.Module that is trained, got {model!r}; "
+            f"write {owner}(..., model=model)"
+        )
 
 
 class Part:

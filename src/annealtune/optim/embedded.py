@@ -15,10 +15,8 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
-from annealtune.errors import NonFiniteLossError
+from annealtune.annealing import Comparing, Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
-from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.minibatch import (
     ClosureMinibatch,
@@ -34,13 +32,16 @@ from annealtune.optim.minibatch import (
 )
 from annealtune.optim.options import (
     Choices,
-    Controls,
+    GroupRates,
     check_base,
     check_group,
+    fitted,
     make_late_state,
 )
-from annealtune.optim.parameters import finite_marks, parameters_of, read, trained_of
+from annealtune.optim.parameters import finite_marks, read, trained_of
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
+
+_MARK = "initial_lr"  # what a scheduler of the rate writes into the groups
 
 Judge = Callable[[Any, Any], Any]
 AcceptOn = Literal["loss", "error"] | Judge
@@ -69,7 +70,6 @@ class EmbeddedTuner(AnnealedOptimizer):
         epochs: planned number of epochs, each ended by `cool`: the length of the default schedule.
         total_steps: planned number of steps, instead of ``epochs``. With neither, or one epoch,
             the default schedule is the anytime one.
-        average: whether an average of the weights is kept, for `averaged`.
         seed: of the tuner's own generator.
         probe_in: ``"train"`` measures the loss again as the model stands, ``"eval"`` takes both
             losses of the accept test in evaluation mode, at the price of a third forward.
@@ -107,7 +107,6 @@ class EmbeddedTuner(AnnealedOptimizer):
         accept_on: AcceptOn = "loss",
         epochs: int | None = None,
         total_steps: int | None = None,
-        average: bool = False,
         seed: int = 0,
         probe_in: ProbeMode = "train",
         process_group: ProcessGroup | None = None,
@@ -115,17 +114,13 @@ class EmbeddedTuner(AnnealedOptimizer):
         owner = type(self).__name__
         check_base(owner, base)
         context = Context(owner, base, model, process_group)
-        self.averages = average
         self._judge = _judge(owner, accept_on)
-        controls = Controls(owner, base)
-        self.neighborhood = controls.fit(neighborhood)
+        self.neighborhood = fitted(owner, base, neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         self._annealing = AnnealingState(owner, strategy, seed, self.neighborhood, epochs)
-        self._tentative = TentativeStep(context, controls)
-        self._average = WeightAverage(owner, base, context.model) if average else None
+        self._tentative = TentativeStep(context, self.neighborhood.options)
         self._probe = Probe(context, probe_in)
-        averages = () if self._average is None else (self._average,)
-        super().__init__(context, Intake(context), self._annealing, self._tentative, *averages)
+        super().__init__(context, Intake(context), self._annealing, self._tentative)
 
     @torch.no_grad()
     def step(
@@ -148,33 +143,47 @@ class EmbeddedTuner(AnnealedOptimizer):
         """
         if closure is None and self._is_asked_to_initialise():
             return self.base.step()
-        self._refuse_pending("step")
-        tentative = self._tentative
+        if self._keeper.pending:
+            self._refuse_pending("step")
+        annealing, tentative = self._annealing, self._tentative
+        number, draws = annealing.step, annealing.rng.getstate()
         try:
-            test = self._accept_test(closure, objective)
+            test = AcceptTest(self, self._intake.take(closure), objective)
             self._intake.paused = True  # what is run from here on is this step's own
-            training_loss = test.backpropagate()  # L(w) and its gradient v                  (l. 6)
-            value = self._checked(test.before())
-            draws = self._annealing.rng.getstate() if test.waits else None
-            setting, new_value = self._choose(value, test)  # eta from H                     (l. 7)
-            tentative.make(setting)  # w_new = w - eta v                                     (l. 8)
-            if new_value is None:
-                new_value = test.after()  # L(w_new)                                         (l. 9)
-            values = self._known(test, value, new_value, draws)  # read all at once
-            info = self._annealing.decide(setting, *values)  # worsening, prob          (l. 10-12)
+            loss = test.begin()  # L(w) and its gradient v                                   (l. 6)
+            if annealing.comparing is None:
+                setting = annealing.strategy.pick(self.neighborhood, annealing.rng)  # eta   (l. 7)
+                tentative.make(setting)  # w_new = w - eta v                                 (l. 8)
+                new_value = test.measure()  # L(w_new)                                       (l. 9)
+            else:
+                setting, new_value = self._best_of_several(annealing.comparing, test)
+            info = annealing.decide(setting, *test.values(new_value))  #                (l. 10-12)
             if info.accepted:
                 tentative.keep()  # w = w_new                                               (l. 13)
             else:
                 tentative.undo()  # w stays                                                 (l. 15)
             if self._ranks.count > 1:
                 self._ranks.note_step()
-            return training_loss
-        except BaseException:
+            return loss
+        except BaseException:  # leave no trace of a step that was cut off
             self._probe.end()
-            tentative.recover()  # leave no trace of a step that was cut off
+            tentative.recover()
+            if annealing.step == number:
+                annealing.rng.setstate(draws)
             raise
         finally:
             self._intake.paused = False
+
+    def _best_of_several(self, strategy: Comparing, test: AcceptTest) -> tuple[Setting, float]:
+        """Measure several settings, and step with the one that the strategy selects."""
+        measured: dict[Setting, float] = {}
+        for setting in strategy.shortlist(self.neighborhood, self._annealing.rng):
+            self._tentative.make(setting)
+            measured[setting] = float(test.measure())
+            self._tentative.undo()
+        selected = strategy.select(float(test.value), measured)
+        self._tentative.make(selected)
+        return selected, measured[selected]
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
@@ -192,115 +201,73 @@ class EmbeddedTuner(AnnealedOptimizer):
         check_group(type(self).__name__, param_group)
         super().add_param_group(param_group)
 
-    def _accept_test(self, closure: Any, objective: Any) -> AcceptTest:
-        owner = self._context.owner
-        if self._judge is not None and (closure is None or objective is not None):
-            raise TypeError(
-                f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be "
-                "given a closure that returns (loss, outputs, targets) and no objective=..., got "
-                f"{'an objective' if objective is not None else 'no closure'}"
-            )
-        if objective is not None and not callable(objective):
-            raise not_callable(owner, "objective", objective)
-        minibatch = self._intake.take(closure)
-        about = self._annealing.whereabouts() if self._ranks.count > 1 else ()
-        compared = objective, self._judge
-        return AcceptTest(
-            self._context, self._probe, minibatch, *compared, about, waits=self._can_wait()
-        )
-
-    def _can_wait(self) -> bool:
-        """Tell whether a step may begin before its loss is known to be finite.
-
-        If it is not, everything is put back: the tentative step, and what the pick drew. So it
-        needs a strategy whose pick changes nothing but the generator, and no average, which the
-        weights enter before the step.
-        """
-        return (
-            type(self._annealing.strategy) is SimulatedAnnealing
-            and self._average is None
-            and not self._annealing.was_broken
-        )
-
-    def _checked(self, value: Tensor | float) -> Tensor | float:
-        """Return the value at the current point, if everything is in place for a trial."""
-        self._tentative.controls.refuse_schedulers()
-        _check_gradients(self._context.owner, self.base)
-        if isinstance(value, Tensor):
-            return value
-        if not math.isfinite(value):
-            raise self._annealing.non_finite(value)
-        # Else every step from here on would be undone, and the average would take them in.
-        is_doubtful = self._annealing.was_broken or self._average is not None
-        if is_doubtful and not self._context.weights_are_finite():
-            raise self._annealing.broken_weights(value)
-        return value
-
-    def _known(
-        self, test: AcceptTest, value: Tensor | float, new_value: Tensor | float, draws: Any
-    ) -> tuple[float, float]:
-        """Return both values as numbers; if the first is not finite, forget what was drawn."""
-        value, new_value = test.known(value, new_value)
-        if draws is not None and not math.isfinite(value):
-            self._annealing.rng.setstate(draws)
-            raise self._annealing.non_finite(value)
-        return value, new_value
-
-    def _choose(
-        self, value: Tensor | float, test: AcceptTest
-    ) -> tuple[Setting, Tensor | float | None]:
-        """Return the setting of the move and, where several were compared, what it leads to."""
-        if not self._annealing.compares:
-            chosen, new_value = self._annealing.pick(self.neighborhood), None
-        else:
-            measured: dict[Setting, float] = {}
-            for setting in self._annealing.shortlist(self.neighborhood):
-                self._tentative.make(setting)
-                measured[setting] = float(test.after())
-                self._tentative.undo()
-            chosen = self._annealing.select(float(value), measured)
-            new_value = measured[chosen]
-        if self._average is not None:
-            self._average.add()  # weights enter it when their loss is known to be finite
-        return chosen, new_value
-
-    def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({type(self.base).__name__}, {len(self.neighborhood)} settings "
-            f"of {', '.join(self.neighborhood.options)}, {self.strategy!r})"
-        )
-
 
 class TentativeStep(Part):
     """A step of the base optimizer that is kept, or undone bit for bit.
 
+    Groups of different rates keep their ratios: a rate of H is that of the largest.
+
     Args:
         context: the run.
-        controls: writes a setting into the groups.
+        options: those of H.
     """
 
-    def __init__(self, context: Context, controls: Controls) -> None:
+    def __init__(self, context: Context, options: tuple[str, ...]) -> None:
         self._context = context
-        self.controls = controls
+        self._rates = GroupRates(context.owner, context.base) if "lr" in options else None
+        self._watched = (*options, _MARK) if "lr" in options else options
         self._end: RandomState | None = None  # before a step that waits for its verdict
         self._is_settled = True  # whether the verdict of the last one has been carried out
         self.renew()
 
     def renew(self) -> None:
         """Forget what was found out about the base and its groups."""
-        self._before = Snapshot(self._context.base)
+        base = self._context.base
+        self._multiples = [1.0] * len(base.param_groups)
+        if self._rates is not None:
+            self._multiples = self._rates.multiples()
+        self._before = Snapshot(base)
         # The kinds of settings, whatever their rate, that leave the gradients alone.
         self._sparing: set[tuple[Any, ...]] = set()
         self._is_checked = False  # whether the base is known to keep nothing elsewhere
-        self.controls.note()
+        self._left = [(name, now if name != _MARK else None) for name, now in self._present()]
+
+    def _present(self) -> list[tuple[str, Any]]:
+        """Return what the groups hold; of a tensor, not to wait for it, how often it was written.
+
+        Who else writes there is found out so.
+        """
+        found = []
+        for group in self._context.base.param_groups:
+            for name in self._watched:
+                value = group.get(name)
+                found.append((name, value._version if isinstance(value, Tensor) else value))
+        return found
 
     def make(self, setting: Setting) -> None:
         """Step with a setting."""
-        kind = tuple(map(setting.__getitem__, self.controls.options_but_rate))
+        present = self._present()
+        if present != self._left:  # a scheduler would compound on random picks
+            raise ValueError(
+                f"{self._context.owner}: options of the neighborhood must not be written by "
+                f"anything else, such as a scheduler, got {present} where the last step left "
+                f"{self._left}. Take it away, or leave out of the neighborhood what it writes"
+            )
+        base, options = self._context.base, dict(setting)
+        rate = options.pop("lr", None)
+        kind = tuple(options.values())
         self._before.take(gradients=kind not in self._sparing)
-        outside = None if self._is_checked else StateOutside(self._context.base)
+        outside = None if self._is_checked else StateOutside(base)
         self._end = RandomState.capture()
-        self._step(setting)
+        self._write(rate, options)
+        try:
+            base.step()
+        except KeyError:  # an option was switched on whose state the first step did not make
+            self._before.restore()
+            self._write(rate, options)
+            if not make_late_state(base):
+                raise
+            base.step()
         if outside is not None:
             outside.refuse_changes(self._context.owner)
             self._is_checked = True
@@ -308,26 +275,24 @@ class TentativeStep(Part):
         # does under such a setting is found out at the first try, which paid for a copy of them.
         if not self._before.gradients_are_untouched():
             self._sparing.discard(kind)
-        elif kind not in self._sparing and setting.get("lr") != 0:
+        elif rate != 0:
             self._sparing.add(kind)  # at a rate of 0 a base may do nothing at all
 
-    def _step(self, setting: Setting) -> None:
-        base = self._context.base
-        self.controls.write(setting)
-        try:
-            base.step()
-        except KeyError:  # an option was switched on whose state the first step did not make
-            self._before.restore()
-            self.controls.write(setting)
-            if not make_late_state(base):
-                raise
-            base.step()
+    def _write(self, rate: float | None, options: dict[str, Any]) -> None:
+        """Write a setting into every group."""
+        for group, multiple in zip(self._context.base.param_groups, self._multiples, strict=True):
+            written = options if rate is None else {**options, "lr": rate * multiple}
+            for option, value in written.items():
+                if isinstance(group[option], Tensor):
+                    group[option].fill_(value)
+                else:
+                    group[option] = value
 
     def keep(self) -> None:
         """End the trial where it led to."""
         self._end, self._is_settled = None, False  # it cannot be undone now
         self._before.release()
-        self.controls.note()
+        self._left = self._present()
         self._is_settled = True
 
     def undo(self) -> None:
@@ -351,153 +316,138 @@ class AcceptTest:
     They are losses, or values of an objective, or of a judge: a function of the outputs and targets
     that the closure returns beside the loss. With several ranks they are means over all of them.
 
+    A step waits for its device once, in `values`. So it may begin before its loss is known to be
+    finite; if it is not, everything is put back, also what the pick has drawn. That needs a
+    strategy whose pick changes nothing but the generator. All others know their numbers at once.
+
     Args:
-        context: the run.
-        probe: evaluates.
-        minibatch: with its loss.
-        objective: what is compared instead, if anything.
-        judge: what is compared instead, if anything.
-        about: what the ranks must have in common.
-        waits: whether numbers may be read as late as in `known`, all at once: until then `before`
-            and `after` return tensors. Ignored where a number is needed to go on.
+        tuner: whose step it is.
+        minibatch: of the step.
+        objective: what is compared instead of the loss, if anything.
+
+    Attributes:
+        value: what is compared, at the current point.
     """
 
+    value: Tensor | float
+
     def __init__(
-        self,
-        context: Context,
-        probe: Probe,
-        minibatch: Minibatch,
-        objective: Objective | None,
-        judge: Judge | None,
-        about: tuple[object, ...],
-        *,
-        waits: bool,
+        self, tuner: EmbeddedTuner, minibatch: Minibatch, objective: Objective | None
     ) -> None:
-        self._context = context
-        self._ranks = context.ranks
-        self.waits = waits and objective is None and judge is None and self._ranks.count == 1
-        self._number = unread if self.waits else scalar
-        self._about = about
-        self._probe = probe
+        self._context = tuner._context
+        self._ranks = tuner._context.ranks
+        self._annealing = tuner._annealing
+        self._probe = tuner._probe
+        self._judge = tuner._judge
         self._minibatch = minibatch
         self._objective = objective
-        self._judge = judge
-        self._value: Tensor | float | None = None  # at the current point, once it is computed
-        self._loss: Tensor | float = math.nan
+        self._what = "loss"  # that is compared
+        if objective is not None or self._judge is not None:
+            self._what = "accept_on" if objective is None else "objective"
+            self._check_compared()
+        self._waits = (
+            self._what == "loss"
+            and self._ranks.count == 1
+            and type(self._annealing.strategy) is SimulatedAnnealing
+            and not self._annealing.was_broken
+        )
 
-    def backpropagate(self) -> Any:
-        """Return the loss with its gradient in place, whatever of that the closure does itself."""
-        owner, minibatch = self._context.owner, self._minibatch
-        minibatch.first()
-        compared = minibatch.compared()
-        self._loss = self._number(owner, "closure", compared)
-        judged = self._judged_parts(minibatch.result)
-        if self._objective is None and self._probe.mode == "train":
-            self._value = self._loss
-            if judged and math.isfinite(float(self._loss)):
-                end = RandomState.capture()
-                self._value = self._judged(*judged)
-                end.restore()
-        return compared
-
-    def before(self) -> Tensor | float:
-        """Return what the accept test compares with, at the current point.
-
-        A loss that is not finite comes first: its gradient leads nowhere, however well an
-        objective such as the accuracy may hide that.
-
-        Raises:
-            NonFiniteLossError: if the loss is finite and what is compared instead is not.
-        """
-        if self.waits:
-            if self._value is None:
-                self._value = self._measure()
-            return self._value
-        several = self._ranks.count > 1
-        loss = float(self._loss)
-        if several:
-            self._loss = loss = self._ranks.mean(loss, "loss", *self._about)
-        if not math.isfinite(loss):
-            return loss
-        if self._value is None:
-            value = float(self.after())
-        elif several:
-            value = self._ranks.mean(float(self._value), "value", *self._about)
-        else:
-            value = float(self._value)
-        if not math.isfinite(value) and (self._judge is not None or self._objective is not None):
-            compared = "accept_on" if self._objective is None else "objective"
-            raise NonFiniteLossError(
-                f"{self._context.owner}.step({compared}): the value at the current weights must be "
-                f"finite, got {value!r} where the loss is {loss:.6g}; the weights are unchanged"
+    def _check_compared(self) -> None:
+        owner, is_closure = self._context.owner, isinstance(self._minibatch, ClosureMinibatch)
+        if self._judge is not None and (not is_closure or self._objective is not None):
+            raise TypeError(
+                f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be "
+                "given a closure that returns (loss, outputs, targets) and no objective=..., got "
+                f"{'no closure' if self._objective is None else 'an objective'}"
             )
-        return value
+        if self._objective is not None and not callable(self._objective):
+            raise not_callable(owner, "objective", self._objective)
 
-    def after(self) -> Tensor | float:
-        """Return what the accept test measures at the point where the weights are now.
+    def begin(self) -> Any:
+        """Return the loss, with its gradient in place, and take what is compared with it."""
+        minibatch, annealing = self._minibatch, self._annealing
+        minibatch.first()
+        self._trained = trained_of(self._context.base)
+        if not self._trained:
+            raise ValueError(
+                f"{self._context.owner}.step: at least one parameter must have a gradient, got "
+                "none; call loss.backward() first, or pass a closure"
+            )
+        for p in self._trained:
+            if p.grad is not None and p.grad.layout != torch.strided:
+                raise TypeError(
+                    f"{self._context.owner}.step: gradients must be dense, got a sparse one; build "
+                    "the embedding with sparse=False"
+                )
+        loss = self._loss = self.value = minibatch.compared()
+        if not self._waits:
+            self.value = annealing.mean(self._ranks, float(loss), "loss")
+            if not math.isfinite(self.value):
+                raise annealing.non_finite(self.value)
+        if self._objective is not None or self._probe.mode == "eval":
+            self.value = self.measure()
+        elif self._judge is not None:
+            end = RandomState.capture()
+            self.value = annealing.mean(self._ranks, self._judged(minibatch.result), "value")
+            end.restore()
+        if not self._waits:
+            # Where weights are broken, every step from here on would be undone.
+            is_sound = not annealing.was_broken or self._context.weights_are_finite()
+            if not (math.isfinite(self.value) and is_sound):
+                raise annealing.non_finite(float(self.value), self._what)
+        return loss
+
+    def measure(self) -> Tensor | float:
+        """Return what is compared, at the point where the weights are now.
 
         It is NaN where a weight is broken: an accuracy does not show that, nor does every loss.
         """
-        value = self._measure()
-        if self.waits:
-            return value
-        number = float(value) if self._context.weights_are_finite() else math.nan
-        return self._ranks.mean(number, "after", *self._about) if self._ranks.count > 1 else number
-
-    def known(self, value: Tensor | float, new_value: Tensor | float) -> tuple[float, float]:
-        """Return what `before` and `after` returned as numbers: the one wait for the device."""
-        if not self.waits:
-            return float(value), float(new_value)
-        marks = finite_marks(trained_of(self._context.base))
-        loss, before, after, *rest = read(self._loss, value, new_value, *marks)
-        if not all(map(math.isfinite, rest)) and not self._context.weights_are_finite():
-            after = math.nan
-        return (before if math.isfinite(loss) else loss), after
-
-    def _measure(self) -> Tensor | float:
+        objective, owner, minibatch = self._objective, self._context.owner, self._minibatch
+        is_closure = objective is None and isinstance(minibatch, ClosureMinibatch)
+        is_other = objective is not None
         try:
-            return self._measured()
+            with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
+                result = minibatch.evaluate() if objective is None else objective()
+                found = result[0] if isinstance(result, tuple) and objective is None else result
+                # A loss that is not finite comes first, however well an accuracy may hide that.
+                if self._judge is not None and math.isfinite(scalar(owner, "closure", found)):
+                    found = self._judged(result)
         except DifferentiatesError:  # found out once
             self._probe.differentiates = True
-            return self._measured()
-
-    def _measured(self) -> Tensor | float:
-        minibatch, objective, owner = self._minibatch, self._objective, self._context.owner
-        is_other = objective is not None
-        is_closure = not is_other and isinstance(minibatch, ClosureMinibatch)
-        with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
-            if objective is not None:
-                return scalar(owner, "objective", objective())
-            result = minibatch.evaluate()
-            judged = self._judged_parts(result)
-            loss = result[0] if isinstance(result, tuple) else result
-            value = self._number(owner, "closure", loss)
-            if judged and math.isfinite(value):
-                value = self._judged(*judged)
+            return self.measure()
+        value = unread(owner, "closure" if objective is None else "objective", found)
+        if self._waits:
             return value
+        number = float(value) if self._context.weights_are_finite() else math.nan
+        return self._annealing.mean(self._ranks, number, "after")
 
-    def _judged_parts(self, result: Any) -> tuple[Any, ...]:
-        """Return outputs and targets where a judge needs them."""
-        owner = self._context.owner
-        if isinstance(result, tuple) and len(result) != 3:
-            raise TypeError(
-                f"{owner}.step(closure): the closure must return the loss or (loss, outputs, "
-                f"targets), got a tuple of {len(result)}"
-            )
-        if self._judge is None:
-            return ()
-        if not isinstance(result, tuple):
+    def values(self, new_value: Tensor | float) -> tuple[float, float]:
+        """Return both values as numbers, the second one as `measure` returned it.
+
+        Raises:
+            NonFiniteLossError: if the loss at the current point is not finite.
+        """
+        if not self._waits:
+            return float(self.value), float(new_value)
+        marks = finite_marks(self._trained)
+        loss, value, new, *rest = read(self._loss, self.value, new_value, *marks)
+        if not (math.isfinite(loss) and math.isfinite(value)):
+            raise self._annealing.non_finite(value if math.isfinite(loss) else loss)
+        if not all(map(math.isfinite, rest)) and not self._context.weights_are_finite():
+            new = math.nan
+        return value, new
+
+    @torch.no_grad()
+    def _judged(self, result: Any) -> float:
+        """Return the judgement of the outputs and targets that a closure returned."""
+        assert self._judge is not None
+        if not (isinstance(result, tuple) and len(result) == 3):
             shown = f"a {type(result).__name__}" if isinstance(result, Tensor) else repr(result)
             raise TypeError(
-                f"{owner}(accept_on=...) needs a closure that returns (loss, outputs, targets), "
-                f"got {shown}"
+                f"{self._context.owner}(accept_on=...) needs a closure that returns (loss, "
+                f"outputs, targets), got {shown}"
             )
-        return result[1:]
-
-    def _judged(self, outputs: Any, targets: Any) -> float:
-        assert self._judge is not None
-        with torch.no_grad():
-            return scalar(self._context.owner, "accept_on", self._judge(outputs, targets))
+        return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
 
 
 def _judge(owner: str, accept_on: Any) -> Judge | None:
@@ -536,27 +486,3 @@ def error(outputs: Tensor, targets: Tensor) -> Tensor:
             f"{tuple(targets.shape)}; pass a function of (outputs, targets) for anything else"
         )
     return (outputs.argmax(1) != targets).double().mean()
-
-
-def _check_gradients(owner: str, base: Optimizer) -> None:
-    """Check that there is a gradient and that it can be undone.
-
-    Raises:
-        TypeError: if a gradient is sparse.
-        ValueError: if no parameter has one.
-    """
-    has_one = False
-    for p in parameters_of(base):
-        if p.grad is None:
-            continue
-        has_one = True
-        if p.grad.layout != torch.strided:
-            raise TypeError(
-                f"{owner}.step: gradients must be dense, got a sparse one; build the embedding "
-                "with sparse=False"
-            )
-    if not has_one:
-        raise ValueError(
-            f"{owner}.step: at least one parameter must have a gradient, got none; call "
-            "loss.backward() first, or pass a closure"
-        )

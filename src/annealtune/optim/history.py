@@ -75,9 +75,6 @@ class History(Part):
         if self._ranks is None or self._ranks.is_first:
             self.unsaid.append(f"SelfTuner: {text}")
 
-    def __repr__(self) -> str:
-        return f"History({len(self.points)} points, {len(self.events)} events)"
-
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         history = {

@@ -6,7 +6,7 @@ import contextlib
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annealtune.optim.average import WeightAverage
-from annealtune.optim.context import Part, StateError
+from annealtune.optim.context import Part
 from annealtune.optim.parameters import numbers_of, parameters_of
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.run_state import (
@@ -70,13 +70,13 @@ class _Scored(NamedTuple):
         numbers: smaller is better, one for each part of the validation set.
         then: decides where values are equal.
         weights: which ones they are.
-        copies: of weights and buffers, by name; of those in the model if there are none.
+        copies: of weights and buffers, by name.
     """
 
     numbers: list[float]
     then: float
     weights: Which
-    copies: dict[str, Tensor] | None
+    copies: dict[str, Tensor]
 
     @property
     def value(self) -> float:
@@ -89,7 +89,8 @@ class _Scored(NamedTuple):
     @property
     def rank(self) -> tuple[float, float]:
         """What is compared; what is not finite comes last."""
-        return _finite(self.value), _finite(self.then)
+        value, then = (x if math.isfinite(x) else math.inf for x in (self.value, self.then))
+        return value, then
 
 
 class Keeper(Part):
@@ -139,15 +140,15 @@ class Keeper(Part):
         self._ranks = ranks
         self.looks: tuple[Look, ...] = ()
         self._maximize: bool | None = None  # once it is known
-        self._best: list[float] = []  # the numbers of the look with the best mean
-        self._then = math.inf
+        # The numbers of the look with the best mean, and what decides between equal ones.
+        self._best: tuple[list[float], float] = [], math.inf
         self._kept: dict[str, Tensor] = {}
         self._has_warned = False
 
     @property
     def has_weights(self) -> bool:
         """Whether weights are kept."""
-        return bool(self._best)
+        return bool(self._best[0])
 
     def look(
         self, score: Score, *, step: int, maximize: bool, average: WeightAverage | None = None
@@ -171,24 +172,26 @@ class Keeper(Part):
                 f"got {score!r}; write validate(lambda: validation_loss(model))"
             )
         self._check_direction(maximize)
+        scored = []
         try:
             self.pending = _SCORING
-            scored = []
             if average is not None:
                 with average.swapped_in():
                     scored.append(self._scored(score, "average", maximize=maximize))
             scored.append(self._scored(score, "last", maximize=maximize))
         finally:
             self.pending = ""
-        counts = {len(found.numbers) for found in scored} | {len(self._best)} - {0}
+        counts = {len(found.numbers) for found in scored} | {len(self._best[0])} - {0}
         if len(counts) > 1:
             raise ValueError(
                 f"{self._owner}.validate(score) must return as many numbers at every look, for "
                 f"they are compared one by one, got {sorted(counts)} of them"
             )
         better = min(scored, key=lambda found: found.rank)  # of equal ones the average
-        self._add(better, step, maximize=maximize, broken=[s for s in scored if not _is_sound(s)])
-        return _turned(better.value, maximize=maximize)
+        self._add(better, step, maximize=maximize)
+        for found in scored:
+            self._warn_unless_finite(found)
+        return self.looks[-1].value
 
     def take(
         self,
@@ -213,8 +216,9 @@ class Keeper(Part):
         """
         self._check_direction(maximize)
         numbers = self._means([_turned(float(value), maximize=maximize)])
-        scored = _Scored(numbers, then, weights, None)
-        self._add(scored, step, maximize=maximize, broken=[] if _is_sound(scored) else [scored])
+        found = _Scored(numbers, then, weights, self._copies())
+        self._add(found, step, maximize=maximize)
+        self._warn_unless_finite(found)
         return self.looks[-1].kept
 
     @contextlib.contextmanager
@@ -238,83 +242,60 @@ class Keeper(Part):
 
     @torch.no_grad()
     def _scored(self, score: Score, weights: Which, *, maximize: bool) -> _Scored:
-        """Call the score; afterwards everything is as before, also the weights.
-
-        Raises:
-            RuntimeError: if it has changed the weights.
-            TypeError: if it did not return numbers.
-        """
+        """Call the score; afterwards everything is as before, also the weights."""
         copies = self._copies()
         modules = list(self._model.modules())
-        gradients = Gradients(self._parameters())
+        own = [] if self._base is None else parameters_of(self._base)
+        gradients = Gradients([*own, *self._model.parameters()])
         try:
             with kept(gradients), unchanged((), modules):
                 gradients.put_aside()  # out of reach of a zero_grad
                 for module in modules:
                     module.training = False
                 numbers = numbers_of(f"{self._owner}.validate(score): the score", score())
-        except BaseException:
-            self._put_back(copies)
-            raise
-        if changed := self._put_back(copies):
-            raise RuntimeError(
-                f"{self._owner}.validate(score): the score must not change the weights, got other "
-                f"values in {', '.join(changed[:5])}, which are put back; change a copy of the "
-                "model: copy.deepcopy(model)"
-            )
+        finally:
+            pairs = named_pairs(self._base, self._model, copies)
+            write([(t, value) for t, value in pairs if not are_equal(t, value)], modules)
         turned = [_turned(number, maximize=maximize) for number in numbers]
         return _Scored(self._means(turned), 0.0, weights, copies)
 
-    def _put_back(self, copies: Mapping[str, Tensor]) -> list[str]:
-        """Put back weights that are not what they were; return their names."""
-        live = named_tensors(self._base, self._model)
-        own = set(map(id, self._parameters()))
-        changed = [
-            name
-            for name, value in copies.items()
-            if name in live and id(live[name]) in own
-            if not are_equal(live[name], value)
-        ]
-        if changed:
-            written = [(live[name], copies[name]) for name in changed]
-            write(written, list(self._model.modules()))
-        return changed
-
-    def _add(self, found: _Scored, step: int, *, maximize: bool, broken: Sequence[_Scored]) -> None:
+    def _add(self, found: _Scored, step: int, *, maximize: bool) -> None:
         """Note a look, and keep its weights if they are not worse."""
         is_kept = self._is_kept(found)
         if is_kept:
-            kept = self._copies() if found.copies is None else found.copies
-            if not self._best or found.rank < (statistics.fmean(self._best), self._then):
-                self._best, self._then = found.numbers, _finite(found.then)
-            self._kept = kept
+            if not self.has_weights or found.rank < self._best_rank:
+                self._best = found.numbers, found.rank[1]
+            self._kept = found.copies
         self._maximize = maximize
         value = _turned(found.value, maximize=maximize)
         self.looks = (*self.looks, Look(step, value, is_kept, found.weights))
-        for one in broken:
-            self._warn(one)
+
+    @property
+    def _best_rank(self) -> tuple[float, float]:
+        numbers, then = self._best
+        return statistics.fmean(numbers), then
 
     def _is_kept(self, found: _Scored) -> bool:
-        if not _is_sound(found):
+        if not math.isfinite(found.value):
             return False
-        if not self._best:
+        if not self.has_weights:
             return True
         if len(found.numbers) == 1:
-            return found.rank < (self._best[0], self._then)
-        numbers, best = (torch.tensor(n, dtype=torch.float64) for n in (found.numbers, self._best))
-        differences = numbers - best
+            return found.rank < self._best_rank
+        pairs = zip(found.numbers, self._best[0], strict=True)
+        differences = torch.tensor([number - best for number, best in pairs], dtype=torch.float64)
         error = differences.std() / math.sqrt(len(differences))
         return bool(differences.mean() <= _CLEARLY * error)
 
-    def _warn(self, found: _Scored) -> None:
-        if self._has_warned or not (self._ranks is None or self._ranks.is_first):
-            return
-        self._has_warned = True
-        warnings.warn(
-            f"{self._owner}.validate: the score of the {found.weights} weights is not finite: they "
-            "are not kept, nor are others with such a score",
-            stacklevel=5,
-        )
+    def _warn_unless_finite(self, found: _Scored) -> None:
+        is_heard = self._ranks is None or self._ranks.is_first
+        if not math.isfinite(found.value) and is_heard and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"{self._owner}.validate: the score of the {found.weights} weights is not finite: "
+                "they are not kept, nor are others with such a score",
+                stacklevel=4,
+            )
 
     def _check_direction(self, maximize: bool) -> None:
         if not isinstance(maximize, bool):
@@ -331,10 +312,6 @@ class Keeper(Part):
         ranks = self._ranks
         return numbers if ranks is None else ranks.means(numbers, "score", len(self.looks))
 
-    def _parameters(self) -> list[Tensor]:
-        own = [] if self._base is None else parameters_of(self._base)
-        return [*own, *self._model.parameters()]
-
     @torch.no_grad()
     def _copies(self) -> dict[str, Tensor]:
         live = named_tensors(self._base, self._model)
@@ -345,8 +322,8 @@ class Keeper(Part):
         keeper = {
             "looks": [tuple(look) for look in self.looks],
             "maximize": self._maximize,
-            "best": torch.tensor(self._best, dtype=torch.float64),
-            "then": self._then,
+            "best": torch.tensor(self._best[0], dtype=torch.float64),
+            "then": self._best[1],
             "weights": {name: value.clone() for name, value in self._kept.items()},
         }
         return {"keeper": keeper}
@@ -355,24 +332,15 @@ class Keeper(Part):
         """Continue where ``state_dict`` was taken.
 
         Raises:
-            StateError: if it does not fit.
+            StateError: if the weights are those of another model.
         """
         saved = state["keeper"]
-        looks = [Look(*look) for look in saved["looks"]]
-        is_turned, has_best = isinstance(saved["maximize"], bool), len(saved["best"]) > 0
-        if is_turned != bool(looks) or has_best != bool(saved["weights"]):
-            raise StateError(
-                f"{self._owner}.load_state_dict: there must be a direction where there are looks, "
-                f"and weights where there is a best one, got maximize={saved['maximize']!r} with "
-                f"{len(looks)} looks and {len(saved['weights'])} tensors"
-            )
-        if has_best:
+        if saved["weights"]:
             check_named(self._owner, self._base, self._model, saved["weights"])
         live = named_tensors(self._base, self._model)
-        self.looks = tuple(looks)
+        self.looks = tuple(Look(*look) for look in saved["looks"])
         self._maximize = saved["maximize"]
-        self._best = saved["best"].double().tolist()
-        self._then = float(saved["then"])
+        self._best = saved["best"].double().tolist(), float(saved["then"])
         self._kept = {
             name: value.to(live.get(name, value), copy=True)
             for name, value in saved["weights"].items()
@@ -382,11 +350,3 @@ class Keeper(Part):
 def _turned(value: float, *, maximize: bool) -> float:
     """Return a number of which smaller is better; and back."""
     return 0.0 - value if maximize else value  # never a negative zero
-
-
-def _is_sound(found: _Scored) -> bool:
-    return math.isfinite(found.value)
-
-
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else math.inf

@@ -590,7 +590,7 @@ class Probe:
         Raises:
             DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
-        modules = self._context.modules
+        modules = list(self._context.model.modules())
         parameters = self._parameters(modules)
         gradients = Gradients(parameters)
         kept = [Copies(parameters).put_back] if weights else []
@@ -635,7 +635,7 @@ class Probe:
 
     def _parameters(self, modules: list[nn.Module]) -> list[Tensor]:
         """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""
-        found: dict[Any, None] = dict.fromkeys(self._context.parameters)
+        found: dict[Any, None] = dict.fromkeys(parameters_of(self._context.base))
         for module in modules:
             found.update(dict.fromkeys(module._parameters.values()))
         found.pop(None, None)

@@ -1,7 +1,7 @@
 """What a setting writes, and which bases and settings can be tuned.
 
-`GroupRates` keeps the ratios between the learning rates of groups, `Controls` writes any setting of
-H. The rest checks a base and finds out, on a copy in miniature, which options it takes.
+`GroupRates` keeps the ratios between the learning rates of groups. The rest checks a base and finds
+out, on a copy in miniature, which options it takes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ Choices = Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Iterable[Any
 _NO_OPTIONS = {"params", "param_names", "initial_lr", "maximize", "name"}
 # Unusually large rates belong into H: the accept test discards them where they do harm (Section 3).
 _RATE_MULTIPLES = (8.0, 4.0, 2.0, 1.0, 0.5, 0.25, 0.125)
-_HALF = torch.finfo(torch.float16)  # no kind of weights has a smaller range
 
 
 class GroupRates(Part):
@@ -36,8 +35,12 @@ class GroupRates(Part):
     The multiple of a group is its learning rate before tuning over the largest one of all groups,
     times its ``lr_scale`` where it has one (timm's layer decay).
 
+    Attributes:
+        largest: the largest rate before tuning.
+
     Raises:
-        ValueError: if a group has no learning rate, or none of them is positive.
+        ValueError: if a group has no learning rate, none of them is positive, or a scheduler has
+            marked one.
 
     Example:
         >>> import torch
@@ -55,14 +58,15 @@ class GroupRates(Part):
         self._owner = owner
         self._base = base
         given = [self._given(group) for group in base.param_groups]
-        self._largest = max(given)
-        if not 0 < self._largest < math.inf:
+        self.largest = max(given)
+        if not 0 < self.largest < math.inf:
             raise ValueError(
                 f"{owner}(base=...) must have a group with a positive learning rate, for the "
                 f"ratios between groups are kept, got {', '.join(map(str, given))}"
             )
-        self._ratios = [rate / self._largest for rate in given]
+        self._ratios = [rate / self.largest for rate in given]
         self._left: list[Any] | None = None  # the rates that nobody else may change
+        self.refuse_others()
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""
@@ -91,7 +95,7 @@ class GroupRates(Part):
         groups = self._base.param_groups
         if len(groups) > len(self._ratios):
             added = groups[len(self._ratios) :]
-            self._ratios = [*self._ratios, *(self._given(g) / self._largest for g in added)]
+            self._ratios = [*self._ratios, *(self._given(g) / self.largest for g in added)]
         multiples = []
         for ratio, group in zip(self._ratios, groups, strict=True):
             scale = group.get("lr_scale", 1.0)
@@ -114,7 +118,7 @@ class GroupRates(Part):
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
                 "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
                 f"the last step: {self._left} became {present}. Take the scheduler away, also "
-                "that of a framework; the rate falls by itself if total_steps=... is given"
+                "that of a framework, or leave lr out of the neighborhood if one is given"
             )
         self._left = None  # an interrupted step leaves rates that are ours too
 
@@ -131,12 +135,12 @@ class GroupRates(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the ratios: those of groups that were added later cannot be found again."""
-        return {"rates": {"largest": self._largest, "ratios": list(self._ratios)}}
+        return {"rates": {"largest": self.largest, "ratios": list(self._ratios)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         rates = state["rates"]
-        self._largest, self._ratios = rates["largest"], list(rates["ratios"])
+        self.largest, self._ratios = rates["largest"], list(rates["ratios"])
 
     def _given(self, group: Mapping[str, Any]) -> float:
         if "lr" not in group:
@@ -147,130 +151,50 @@ class GroupRates(Part):
         return float(group["lr"])
 
 
-class Controls:
-    """Writes a setting of H into the options of the base's groups.
-
-    Groups of different rates keep their ratios: a rate of H is that of the largest.
-
-    Attributes:
-        options_but_rate: all options of H but ``lr``.
+def fitted(owner: str, base: Optimizer, neighborhood: Any) -> Neighborhood:
+    """Return H without the settings that the base's own constructor refuses.
 
     Args:
         owner: name of the optimizer's class, for messages.
         base: the optimizer whose groups take the settings.
+        neighborhood: H, any iterable of mappings, or None to derive it from the base's rate.
+
+    Raises:
+        TypeError: if it is no collection of settings.
+        ValueError: if it names an option that nobody has or a scheduler writes, or nothing is left
+            of it.
     """
-
-    def __init__(self, owner: str, base: Optimizer) -> None:
-        self._owner = owner
-        self._base = base
-        self._rates: GroupRates | None = None  # where H sets lr
-        self._options: tuple[str, ...] = ()  # those of H
-        self.options_but_rate: tuple[str, ...] = ()
-        self._left: list[tuple[dict[str, Any], list[Any]]] = []  # what the last step left
-
-    def fit(self, neighborhood: Any) -> Neighborhood:
-        """Return H without the settings that the base's own constructor refuses.
-
-        Args:
-            neighborhood: H, any iterable of mappings, or None to derive it from the base's rate.
-
-        Raises:
-            TypeError: if it is no collection of settings.
-            ValueError: if it names an option that nobody has, or nothing is left of it.
-        """
-        if neighborhood is None:
-            neighborhood = _around_the_largest_rate(self._owner, self._base)
-        neighborhood = as_neighborhood(self._owner, neighborhood)
-        groups = self._base.param_groups
-        known = set.intersection(*(set(group) for group in groups)) - _NO_OPTIONS
-        for option in neighborhood.options:
-            if option not in known:
-                raise ValueError(
-                    f"{self._owner}(neighborhood=...) must name options of "
-                    f"{type(self._base).__name__}, got {option!r}; there are "
-                    f"{', '.join(sorted(known))}"
-                )
-        self._options = neighborhood.options
-        self.options_but_rate = tuple(o for o in self._options if o != "lr")
-        self._rates = GroupRates(self._owner, self._base) if "lr" in self._options else None
-        taken: list[Setting] = []
-        dropped: list[Setting] = list(neighborhood.dropped)
-        for setting in neighborhood:
-            refused = any(refuses(self._base, *group) for group in self._by_group(setting))
-            (dropped if refused else taken).append(setting)
-        self.refuse_schedulers()
-        return Neighborhood(taken, dropped=dropped)
-
-    def write(self, setting: Setting) -> None:
-        """Write a setting into every group."""
-        for group, options in self._by_group(setting):
-            for option, value in options.items():
-                if isinstance(group[option], Tensor):
-                    group[option].fill_(value)
-                else:
-                    group[option] = value
-
-    def note(self) -> None:
-        """Note what the groups hold, to find out who else writes there."""
-        self._left = []
-        for group in self._base.param_groups:
-            left = []
-            for option in self._options:
-                value = group[option]
-                left.append(value if isinstance(value, float | int) else plain(value))
-            self._left.append((group, left))
-
-    def refuse_schedulers(self) -> None:
-        """Refuse whoever else writes into an option that is picked anew at every step.
-
-        A chainable scheduler multiplies whatever rate it finds: it would compound on random picks.
-        """
-        for group in self._base.param_groups:
-            if "initial_lr" in group and "lr" in self._options:
-                raise ValueError(
-                    f"{self._owner}: the neighborhood must not hold lr while a learning-rate "
-                    "scheduler is attached (a group has 'initial_lr'): each would overwrite the "
-                    "other. Take the scheduler away, or leave lr out of the neighborhood"
-                )
-        for group, (same, left) in zip(self._base.param_groups, self._left, strict=False):
-            for option, value in zip(self._options, left if group is same else (), strict=False):
-                if group[option] is not value and plain(group[option]) != value:
-                    raise ValueError(
-                        f"{self._owner}: {option} is in the neighborhood, so nothing else may "
-                        f"write it, got {plain(group[option])!r} where the last step left "
-                        f"{value!r}. Take the scheduler away, or leave {option} out of the "
-                        "neighborhood"
-                    )
-
-    def _by_group(self, setting: Setting) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """Return every group of the base with its part of a setting, in the scale of the group."""
-        groups = self._base.param_groups
-        multiples = [1.0] * len(groups) if self._rates is None else self._rates.multiples()
-        parts = []
+    if neighborhood is None:
+        largest = GroupRates(owner, base).largest
+        neighborhood = grid(lr=[multiple * largest for multiple in _RATE_MULTIPLES])
+    neighborhood = as_neighborhood(owner, neighborhood)
+    groups = base.param_groups
+    known = set.intersection(*map(set, groups)) - _NO_OPTIONS
+    for option in neighborhood.options:
+        if option not in known:
+            raise ValueError(
+                f"{owner}(neighborhood=...) must name options of {type(base).__name__}, got "
+                f"{option!r}; there are {', '.join(sorted(known))}"
+            )
+    multiples = [1.0] * len(groups)
+    if "lr" in neighborhood.options:
+        multiples = GroupRates(owner, base).multiples()
+    taken: list[Setting] = []
+    dropped: list[Setting] = list(neighborhood.dropped)
+    for setting in neighborhood:
+        refused = False
         for group, multiple in zip(groups, multiples, strict=True):
-            part = dict(setting)
-            if multiple != 1:
-                part["lr"] *= multiple
-            parts.append((group, part))
-        return parts
-
-
-def _around_the_largest_rate(owner: str, base: Optimizer) -> Neighborhood:
-    rates = [float(group["lr"]) for group in base.param_groups if "lr" in group]
-    if not 0 < max(rates, default=0.0) < float("inf"):
-        raise ValueError(
-            f"{owner}(neighborhood=...) must be given where no group of the base has a positive "
-            f"learning rate, got {', '.join(map(str, rates)) or 'none'}"
-        )
-    return grid(lr=[multiple * max(rates) for multiple in _RATE_MULTIPLES])
+            rate = {"lr": setting["lr"] * multiple} if "lr" in setting else {}
+            refused = refused or refuses(base, group, {**setting, **rate})
+        (dropped if refused else taken).append(setting)
+    return Neighborhood(taken, dropped=dropped)
 
 
 def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
     """Check that a step of the base can be tried and undone.
 
     Raises:
-        TypeError: if it is no optimizer, or its step needs a closure of its own or the graph of
-            the gradients.
+        TypeError: if it is no optimizer, or its step needs a closure of its own.
         ValueError: if it maximizes.
     """
     if not isinstance(base, Optimizer):
@@ -287,11 +211,6 @@ def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
         raise TypeError(
             f"{owner}(base=...) must be an optimizer whose step needs no closure, got "
             f"{type(base).__name__}: it evaluates the loss itself, several times a step"
-        )
-    if getattr(base, "is_second_order", False):  # timm's and other people's mark of such a one
-        raise TypeError(
-            f"{owner}(base=...) must be an optimizer that makes its step from gradients, got "
-            f"{type(base).__name__}: it differentiates them again (backward(create_graph=True))"
         )
     if not any(group["params"] for group in base.param_groups):
         raise ValueError(f"{owner}(base=...) must have parameters to train, got none")
@@ -361,17 +280,13 @@ def plain(value: Any) -> Any:
 def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) -> bool:
     """Tell whether the base's constructor refuses options beside a group's other ones.
 
-    Or its step: a rate that the kind of the weights cannot hold, such as 1e5 in float16.
+    Or its step would: a rate that the kind of the weights cannot hold, such as 1e5 in float16.
     """
-    miniature = _miniature(base, group, options)
-    if miniature is None:
-        # A constructor that does not even take what the group has now has no say.
-        return _miniature(base, group, {}) is not None
-    if float(options.get("lr", 0.0)) <= _HALF.max:
-        return False
-    # torch does not check what it writes into a tensor of one element.
-    miniature = _miniature(base, group, options, size=2)
-    return miniature is not None and not _steps(miniature)
+    kinds = (p.dtype for p in group["params"] if p.is_floating_point())
+    if options.get("lr", 0.0) > min((torch.finfo(kind).max for kind in kinds), default=math.inf):
+        return True
+    # A constructor that does not even take what the group has now has no say.
+    return _miniature(base, group, options) is None and _miniature(base, group, {}) is not None
 
 
 @torch.no_grad()
@@ -395,44 +310,27 @@ def make_late_state(base: Optimizer) -> bool:
         for p in filter(base.state.get, group["params"]):  # those that have made a step
             for key, value in miniature.state[scratch].items():
                 if key not in base.state[p]:
-                    base.state[p][key] = _as_large_as(p, value, scratch)
                     made = True
+                    base.state[p][key] = copy.deepcopy(value)
+                    if isinstance(value, Tensor) and value.shape == scratch.shape:
+                        base.state[p][key] = torch.full_like(p, value.item(), dtype=value.dtype)
     return made
 
 
-@torch.no_grad()
-def _steps(miniature: Optimizer) -> bool:
-    (scratch,) = miniature.param_groups[0]["params"]
-    scratch.grad = torch.zeros_like(scratch)
-    try:
-        miniature.step()
-    except RuntimeError:
-        return False
-    return True
-
-
-def _as_large_as(parameter: Tensor, value: Any, scratch: Tensor) -> Any:
-    """Return state of the scratch parameter for the real one: an element stands for all."""
-    if isinstance(value, Tensor) and value.shape == scratch.shape:
-        return torch.full_like(parameter, value.item(), dtype=value.dtype)
-    return copy.deepcopy(value)
-
-
 def _miniature(
-    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any], size: int = 1
+    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]
 ) -> Optimizer | None:
+    """Build the base for one element of the same kind and as many dimensions: some want matrices.
+
+    None if its constructor refuses.
+    """
     accepted = inspect.signature(type(base).__init__).parameters
     present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
-    params = group["params"]
-    scratch = torch.nn.Parameter(_small(params[0], size) if params else torch.zeros(size))
+    scratch = torch.zeros(1)
+    if group["params"] and not torch.nn.parameter.is_lazy(group["params"][0]):
+        first = group["params"][0]
+        scratch = torch.zeros((1,) * first.ndim, dtype=first.dtype, device=first.device)
     try:
-        return type(base)(**{**present, **options, "params": [scratch]})
+        return type(base)(**{**present, **options, "params": [torch.nn.Parameter(scratch)]})
     except (ValueError, TypeError, RuntimeError, AssertionError):
         return None
-
-
-def _small(parameter: Tensor, size: int) -> Tensor:
-    """Return zeros of the same kind and as many dimensions: some bases take matrices only."""
-    if torch.nn.parameter.is_lazy(parameter):
-        return torch.zeros(size)
-    return torch.zeros((size,) * parameter.ndim, dtype=parameter.dtype, device=parameter.device)

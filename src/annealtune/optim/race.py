@@ -37,7 +37,7 @@ from annealtune.errors import NonFiniteLossError
 from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.history import History
 from annealtune.optim.minibatch import Minibatch, Objective
-from annealtune.optim.options import Controls, GroupRates, direction, refuses
+from annealtune.optim.options import GroupRates, direction, fitted, refuses
 from annealtune.optim.parameters import gathered, gradients_are_finite, numbers_of, parameters_of
 from annealtune.optim.run_state import (
     Buffers,
@@ -161,7 +161,7 @@ def _check_room(base: Optimizer, around: float) -> None:
 
 def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:
     """Return the H that was given, if there is a race that fits it."""
-    fitting = Controls("SelfTuner", base).fit(neighborhood)
+    fitting = fitted("SelfTuner", base, neighborhood)
     if len(fitting) < 2:
         raise ValueError(
             f"SelfTuner(neighborhood=...) must hold at least two settings that "

@@ -105,8 +105,6 @@ class SelfTuner(OptimizerWrapper):
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
 
-    _scores_average = True
-
     def __init__(
         self,
         base: Optimizer,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.distributed import ProcessGroup
 
 from annealtune.annealing import PAPER_RATES, Schedule, Strategy, grid
 from annealtune.optim.annealing_state import Preset, preset_temperature
+from annealtune.optim.context import check_model
 from annealtune.optim.embedded import AcceptOn, EmbeddedTuner
 from annealtune.optim.options import Choices, as_neighborhood
 
@@ -32,8 +30,7 @@ class SGDSA(EmbeddedTuner):
       in evaluation mode.
 
     Args:
-        model_or_params: the module, or parameters or parameter groups as torch.optim takes them.
-        model: the module, needed where parameters or groups are given.
+        model: the module; for groups of parameters use `EmbeddedTuner` over ``torch.optim.SGD``.
         neighborhood: H, as in `EmbeddedTuner`; by default the paper's 14 rates from 0.9 to 0.05.
         preset: ``"paper-text"``, ``"paper-code"`` or None.
         temperature: as in `EmbeddedTuner`; with a preset a number replaces its T0, in units of the
@@ -43,7 +40,6 @@ class SGDSA(EmbeddedTuner):
         epochs: planned number of epochs, for the default schedule.
         total_steps: planned number of steps, for the default schedule.
         batch_size: size of a minibatch, needed by ``"paper-code"`` and read by nothing else.
-        average: as in `EmbeddedTuner`.
         seed: of the tuner's own generator.
         process_group: as in `EmbeddedTuner`.
 
@@ -64,10 +60,9 @@ class SGDSA(EmbeddedTuner):
 
     def __init__(
         self,
-        model_or_params: nn.Module | Iterable[Any],
+        model: nn.Module,
         neighborhood: Choices | None = None,
         *,
-        model: nn.Module | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
         strategy: Strategy | str | None = None,
@@ -75,13 +70,10 @@ class SGDSA(EmbeddedTuner):
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
-        average: bool = False,
         seed: int = 0,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        params: Any = model_or_params
-        if isinstance(model_or_params, nn.Module):
-            model, params = model_or_params, model_or_params.parameters()
+        check_model("SGDSA", model)
         neighborhood = as_neighborhood(
             "SGDSA", grid(lr=PAPER_RATES) if neighborhood is None else neighborhood
         )
@@ -90,7 +82,7 @@ class SGDSA(EmbeddedTuner):
                 "SGDSA(neighborhood=...) must name lr in its settings, got options "
                 f"{', '.join(neighborhood.options)}"
             )
-        base = _sgd(params, neighborhood[0]["lr"])
+        base = torch.optim.SGD(model.parameters(), lr=neighborhood[0]["lr"] or 1.0)
         if preset is not None:
             temperature = preset_temperature(
                 "SGDSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
@@ -104,20 +96,7 @@ class SGDSA(EmbeddedTuner):
             accept_on=accept_on,
             epochs=epochs,
             total_steps=total_steps,
-            average=average,
             seed=seed,
             probe_in="eval" if preset == "paper-code" else "train",
             process_group=process_group,
         )
-
-
-def _sgd(params: Any, rate: float) -> torch.optim.SGD:
-    """Return the base; groups without a rate of their own have the largest of the others' rates.
-
-    Where no group has one, all have the first of H, or 1 if that is 0: ratios need a rate.
-    """
-    if isinstance(params, Iterable) and not isinstance(params, Tensor):
-        params = list(params)
-        given = [group["lr"] for group in params if isinstance(group, Mapping) and "lr" in group]
-        rate = max(given, default=rate)
-    return torch.optim.SGD(params, lr=rate or 1.0)

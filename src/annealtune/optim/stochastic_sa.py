@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,28 +13,25 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
-from annealtune.annealing.arguments import number
+from annealtune.annealing.arguments import number, positive, share
 from annealtune.optim.annealing_state import (
     AnnealedOptimizer,
     AnnealingState,
     Preset,
+    StepInfo,
     choose_strategy,
     preset_temperature,
 )
-from annealtune.optim.context import Context, Part
+from annealtune.optim.context import Context, Part, check_model
 from annealtune.optim.minibatch import Intake, Probe, RecordedMinibatch, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import RandomState, Snapshot
-from annealtune.optim.step_info import StepInfo
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
 
-Scaling = Literal["none", "rms"]
 
-
-@dataclasses.dataclass(frozen=True)
-class Shrinking:
+class Shrinking(Part):
     """A radius that is divided whenever too few moves of an epoch improve the objective.
 
     Args:
@@ -48,16 +45,32 @@ class Shrinking:
         0.01
     """
 
-    initial: float = 0.01
-    below: float = 0.6
-    factor: float = 10.0
+    def __init__(self, initial: float = 0.01, below: float = 0.6, factor: float = 10.0) -> None:
+        self.initial = positive("Shrinking(initial=...)", initial)
+        self.below = share("Shrinking(below=...)", below)
+        self.factor = number("Shrinking(factor=...)", factor)
+        if not 1 < self.factor < math.inf:
+            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {factor!r}")
+        self._tried = self._improved = 0  # in this epoch
 
-    def __post_init__(self) -> None:
-        _check_radius("Shrinking(initial=...)", self.initial)
-        if not 0 <= number("Shrinking(below=...)", self.below) <= 1:
-            raise ValueError(f"Shrinking(below=...) must lie in [0, 1], got {self.below!r}")
-        if not 1 < number("Shrinking(factor=...)", self.factor) < math.inf:
-            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {self.factor!r}")
+    def add(self, info: StepInfo) -> None:
+        """Count a move."""
+        self._tried += info.worsening != 0
+        self._improved += info.improved
+
+    def shrinks(self) -> bool:
+        """Tell at the end of an epoch whether too few moves improved it; start again."""
+        is_due = self._tried > 0 and self._improved / self._tried < self.below
+        self._tried = self._improved = 0
+        return is_due
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the counts."""
+        return {"epoch_tried": self._tried, "epoch_improved": self._improved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where ``state_dict`` was taken."""
+        self._tried, self._improved = state["epoch_tried"], state["epoch_improved"]
 
 
 class StochasticSA(AnnealedOptimizer):
@@ -70,9 +83,7 @@ class StochasticSA(AnnealedOptimizer):
     step takes the memory of one copy of the weights.
 
     Args:
-        model_or_params: the module, or parameters or parameter groups (a group may have a
-            ``radius`` of its own).
-        model: the module, needed where parameters or groups are given.
+        model: the module that is trained.
         radius: epsilon; a number is constant, `Shrinking` adapts it; by default 0.01.
         preset: ``"paper-text"`` (constant radius 0.01, T0 = 1, alpha = 0.97 per epoch),
             ``"paper-code"`` (the temperature times ``batch_size``, evaluations in evaluation mode,
@@ -82,8 +93,6 @@ class StochasticSA(AnnealedOptimizer):
         epochs: planned number of epochs, for the default temperature.
         total_steps: planned number of steps, for the default temperature.
         batch_size: size of a minibatch, needed by ``"paper-code"``.
-        scaling: ``"none"`` moves all weights by the same radius, ``"rms"`` each tensor in
-            proportion to the root mean square of its weights (at least 0.001).
         seed: of the optimizer's own generator.
         process_group: of the processes that train copies of this model together, each on
             minibatches of its own; by default all of torch.distributed. They exchange losses alone:
@@ -110,9 +119,8 @@ class StochasticSA(AnnealedOptimizer):
 
     def __init__(
         self,
-        model_or_params: nn.Module | Iterable[Any],
+        model: nn.Module,
         *,
-        model: nn.Module | None = None,
         radius: float | Shrinking | None = None,
         preset: Preset | None = None,
         temperature: float | Schedule | None = None,
@@ -120,38 +128,34 @@ class StochasticSA(AnnealedOptimizer):
         epochs: int | None = None,
         total_steps: int | None = None,
         batch_size: int | None = None,
-        scaling: Scaling = "none",
         seed: int = 0,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        params: Any = model_or_params
-        if isinstance(model_or_params, nn.Module):
-            model, params = model_or_params, model_or_params.parameters()
+        check_model("StochasticSA", model)
         if radius is None:
             radius = Shrinking() if preset == "paper-code" else Shrinking().initial
+        if isinstance(radius, Shrinking):
+            self._shrinking = copy.copy(radius)  # one object can be given to many runs
+        else:
+            self._shrinking = Shrinking(positive("StochasticSA(radius=...)", radius), below=0.0)
         if preset is not None:
             temperature = preset_temperature(
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
             )
-        if scaling not in ("none", "rms"):
-            raise ValueError(f"StochasticSA(scaling=...) must be 'none' or 'rms', got {scaling!r}")
-        self._shrinking = radius if isinstance(radius, Shrinking) else None
-        initial = radius.initial if isinstance(radius, Shrinking) else radius
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
         if getattr(strategy, "picks_settings", False):
             raise TypeError(
                 "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
                 f"choose a setting from, got {strategy!r}"
             )
-        base = _Displacement(params, initial, scaling)
+        base = _Displacement(model.parameters(), {"radius": self._shrinking.initial})
         context = Context("StochasticSA", base, model, process_group)
         self._probe = Probe(context, "eval" if preset == "paper-code" else "train")
         self._annealing = AnnealingState("StochasticSA", strategy, seed, epochs=epochs)
-        self._epoch = _Epoch()
         self._before = Snapshot(base)
         self._is_trying = False  # whether the weights are those of a trial
         intake = Intake(context, differentiates=False)
-        super().__init__(context, intake, self._annealing, self._epoch)
+        super().__init__(context, intake, self._annealing, self._shrinking)
 
     @property
     def radius(self) -> float:
@@ -197,10 +201,9 @@ class StochasticSA(AnnealedOptimizer):
                     objective = closure()
             value = scalar("StochasticSA", "closure", objective)
             value = self._annealing.mean(self._ranks, value, "before")
-            if not math.isfinite(value):
+            was_broken = self._annealing.was_broken
+            if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
                 raise self._annealing.non_finite(value)
-            if self._annealing.was_broken and not self._weights_are_finite():
-                raise self._annealing.broken_weights(value)
             self._before.take()
             self._is_trying = True
             new_value = self._move_to_the_better_side(closure, start)
@@ -208,7 +211,7 @@ class StochasticSA(AnnealedOptimizer):
             if not info.accepted:
                 self._before.restore()
             self._is_trying = False
-            self._epoch.add(info)
+            self._shrinking.add(info)
             if self._ranks.count > 1:
                 self._ranks.note_step()
             return objective
@@ -221,14 +224,10 @@ class StochasticSA(AnnealedOptimizer):
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
-        self._annealing.tick("epoch")
-        share = self._epoch.end()
-        if self._shrinking is not None and share < self._shrinking.below:
+        super().cool()
+        if self._shrinking.shrinks():
             for group in self.param_groups:
                 group["radius"] /= self._shrinking.factor
-
-    def __repr__(self) -> str:
-        return f"StochasticSA(radius={self.radius!r}, {self.strategy!r})"
 
     def _move_to_the_better_side(self, closure: Callable[[], Any], start: RandomState) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
@@ -254,43 +253,8 @@ class StochasticSA(AnnealedOptimizer):
         return are_finite(p for p in parameters_of(self.base) if p.requires_grad)
 
 
-class _Epoch(Part):
-    """How many moves of this epoch changed the objective, and how many improved it."""
-
-    def __init__(self) -> None:
-        self._tried = self._improved = 0
-
-    def add(self, info: StepInfo) -> None:
-        """Count a move."""
-        self._tried += info.worsening != 0
-        self._improved += info.improved
-
-    def end(self) -> float:
-        """Return the share of those that improved it, NaN if there was none; start again."""
-        share = self._improved / self._tried if self._tried else math.nan
-        self._tried = self._improved = 0
-        return share
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts."""
-        return {"epoch_tried": self._tried, "epoch_improved": self._improved}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken."""
-        self._tried, self._improved = state["epoch_tried"], state["epoch_improved"]
-
-
 class _Displacement(Optimizer):
     """Moves all weights along a random direction that is known by its seed alone."""
-
-    def __init__(self, params: Any, radius: float, scaling: Scaling) -> None:
-        super().__init__(params, {"radius": radius, "scaling": scaling})
-
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        if isinstance(param_group, dict):
-            radius = param_group.get("radius", self.defaults["radius"])
-            _check_radius("StochasticSA(radius=...)", radius)
-        super().add_param_group(param_group)
 
     def displace(self, seed: int, sign: float) -> None:
         """Add ``sign * radius * D`` to every weight that is trained."""
@@ -301,16 +265,7 @@ class _Displacement(Optimizer):
                     continue
                 if p.device not in generators:
                     generators[p.device] = torch.Generator(p.device).manual_seed(seed)
-                scale = sign * group["radius"]
-                if group["scaling"] == "rms":
-                    scale *= max(p.norm().item() / math.sqrt(max(p.numel(), 1)), 1e-3)
                 # Beyond the largest number of its kind torch refuses a factor.
-                largest = torch.finfo(p.dtype).max
-                scale = max(-largest, min(scale, largest))
+                radius = min(group["radius"], torch.finfo(p.dtype).max)
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
-                p.add_(direction, alpha=scale)
-
-
-def _check_radius(argument: str, value: Any) -> None:
-    if not 0 < number(argument, value) < math.inf:
-        raise ValueError(f"{argument} must be positive and finite, got {value!r}")
+                p.add_(direction, alpha=sign * radius)

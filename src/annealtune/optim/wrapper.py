@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.keeper import Keeper, Look, Score, Which
 from annealtune.optim.minibatch import Function, Intake
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import PutAside, check_named, kept, named_pairs, write
+from annealtune.optim.run_state import Pairs, PutAside, check_named, kept, named_pairs, write
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
@@ -38,7 +38,6 @@ class OptimizerWrapper(Optimizer):
     averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
-    _scores_average = False  # whether `validate` scores it too
 
     def __init__(self, context: Context, intake: Intake, *parts: Part) -> None:
         self.base = context.base
@@ -80,11 +79,6 @@ class OptimizerWrapper(Optimizer):
         """
         return self._intake.record(function, scaler)
 
-    @property
-    def records(self) -> bool:
-        """Whether a function was ever given to `record`."""
-        return self._intake.records
-
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights for as long as the context lasts.
 
@@ -92,17 +86,17 @@ class OptimizerWrapper(Optimizer):
 
         Args:
             loader: minibatches, or tuples that begin with them, from which the statistics of
-                BatchNorm are computed anew; without one their averages are taken.
+                BatchNorm are computed anew; a dict is given to the model by its names. Without a
+                loader their averages are taken.
 
         Raises:
             RuntimeError: if no average is kept.
         """
         self._refuse_pending("averaged")
         if self._average is None:
-            owner = self._context.owner
             raise RuntimeError(
-                f"{owner}.averaged() needs an average of the weights, got none: write "
-                f"{owner}(..., average=True), where it takes that"
+                f"{self._context.owner}.averaged() needs an average of the weights, which "
+                "SelfTuner(..., average=True) keeps, got none"
             )
         return self._average.swapped_in(loader)
 
@@ -135,8 +129,9 @@ class OptimizerWrapper(Optimizer):
         r"""Score the weights on the validation set and remember them if they are the best so far.
 
         The score is called without gradients, the model in evaluation mode. Nothing but this
-        memory changes: gradients, buffers, training flags and torch's random numbers are put back,
-        so a run with looks is bit for bit the run without. It costs one copy of the weights.
+        memory changes: weights, gradients, buffers, training flags and torch's random numbers are
+        put back, so a run with looks is bit for bit the run without. It costs one copy of the
+        weights.
 
         `SelfTuner` with an average scores that and then the last weights, and the better ones
         compete; in a race it scores the arm that leads. All others score the weights as they are.
@@ -154,8 +149,7 @@ class OptimizerWrapper(Optimizer):
             the best.
 
         Raises:
-            RuntimeError: if the score changes the weights, which are put back, or the model does
-                not have the weights that are trained, as within `best`.
+            RuntimeError: if the model does not have the weights that are trained, as within `best`.
             TypeError: if the score is no function, or returns no numbers.
             ValueError: if ``maximize``, or how many numbers there are, is not what it was.
 
@@ -178,11 +172,11 @@ class OptimizerWrapper(Optimizer):
         self._refuse_pending("validate")
         self._ranks.begin()
         with self._intake.silence(), kept(self._context.wrappers.present()), self._own_writes():
-            scored = self._scores_average and self._arms is None
-            average = self._shown_average if scored else None
+            average = self._shown_average if self._arms is None else None
             return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
 
-    def best(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def best(self) -> Iterator[None]:
         """Give the model its best weights and buffers meanwhile.
 
         Afterwards it is bit for bit what it was. Without any `validate` they are the average, where
@@ -192,11 +186,6 @@ class OptimizerWrapper(Optimizer):
             RuntimeError: if the model does not have the weights that are trained, as within `best`
                 or `averaged`, or between `eval` and `train`.
         """
-        self._refuse_pending("best")
-        return self._best_shown()
-
-    @contextmanager
-    def _best_shown(self) -> Iterator[None]:
         self._refuse_pending("best")
         with self._own_writes(), self._keeper.shown(self._shown_average):
             yield
@@ -327,7 +316,18 @@ class OptimizerWrapper(Optimizer):
         """Build new parts, then load the base, then put them in place: all of it or nothing."""
         groups = state_dict["param_groups"]
         own = next((g[STATE_KEY] for g in groups if STATE_KEY in g), None)
-        put_in_place = self._loaded_parts(own) if own is not None else None
+        loaded: list[Part] = []
+        trained: Pairs = []
+        if own is not None:
+            if own[_CLASS] != self._family:
+                raise self._no_state(f"that of {own[_CLASS]!r}")
+            if _TRAINED in own:
+                check_named(self._context.owner, self.base, self.model, own[_TRAINED])
+                found = named_pairs(self.base, self.model, own[_TRAINED])
+                trained = [(tensor, value.to(tensor, copy=True)) for tensor, value in found]
+            loaded = [copy.copy(part) for part in self._parts]
+            for part in loaded:
+                part.load_state_dict(own)
         bare = [{k: v for k, v in g.items() if k != STATE_KEY} for g in groups]
         for saved, group in zip(bare, self.base.param_groups, strict=False):
             if missing := (self.base.defaults.keys() & group.keys()) - saved.keys():
@@ -339,37 +339,14 @@ class OptimizerWrapper(Optimizer):
         except BaseException:
             vars(self.base).update(attributes)
             raise
-        if put_in_place is not None:
-            put_in_place()
+        for part, new in zip(self._parts, loaded, strict=False):  # from here on nothing can fail
+            vars(part).update(vars(new))
+        if trained:
+            write(trained, self.model.modules())
         self._renew_parts()
         if self._evaluation is not None:
             self._evaluation.leave()
             self._evaluation = None
-
-    def _loaded_parts(self, own: Mapping[str, Any]) -> Callable[[], None]:
-        """Build the parts of a state; return what puts them in place, which cannot fail.
-
-        Raises:
-            StateError: if one of them does not fit.
-        """
-        if own[_CLASS] != self._family:
-            raise self._no_state(f"that of {own[_CLASS]!r}")
-        trained = []
-        if _TRAINED in own:
-            check_named(self._context.owner, self.base, self.model, own[_TRAINED])
-            found = named_pairs(self.base, self.model, own[_TRAINED])
-            trained = [(tensor, value.to(tensor, copy=True)) for tensor, value in found]
-        loaded = [copy.copy(part) for part in self._parts]
-        for part in loaded:
-            part.load_state_dict(own)
-
-        def put_in_place() -> None:
-            for part, new in zip(self._parts, loaded, strict=True):
-                vars(part).update(vars(new))
-            if trained:
-                write(trained, self.model.modules())
-
-        return put_in_place
 
     @property
     def _family(self) -> str:

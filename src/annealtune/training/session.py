@@ -20,9 +20,9 @@ from torch.amp import GradScaler
 from annealtune.annealing.race import RaceInfo
 from annealtune.errors import ConfigError, NonFiniteLossError
 from annealtune.optim import StepInfo
+from annealtune.optim.annealing_state import Moves
 from annealtune.optim.keeper import Keeper
 from annealtune.optim.run_state import RandomState
-from annealtune.optim.step_info import Tally
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
 from annealtune.training.config.blocks import SsaOptions, TunedOptions
@@ -274,7 +274,7 @@ class EpochTally:
 
     def __init__(self) -> None:
         self._sums: defaultdict[str, float] = defaultdict(int)
-        self._settings = Tally()
+        self._settings = Moves()
         self._races: list[dict[str, Any]] = []
 
     def add(self, loss: float, info: StepInfo | None, races: Iterable[RaceInfo] = ()) -> None:

@@ -47,7 +47,7 @@ def test_before_the_first_step(tmp_path):
 
 
 def test_an_unknown_ending_names_the_known_ones(tuner, tmp_path):
-    with pytest.raises(ValueError, match=r"run\.docx"):
+    with pytest.raises(ValueError, match="docx"):
         tuner.plot(tmp_path / "run.docx")
 
 
