@@ -1,14 +1,16 @@
-"""Records of studies that are kept in the repository, and everything that is built from them.
+"""Records of runs that are kept in the repository, and everything that is built from them.
 
-    python -m tools.results keep STUDY [NAME]
+    python -m tools.results keep STUDY... [--name NAME] [--cpu NAME]
     python -m tools.results
 
-The first command packs the finished runs of a study, whose other runs may go on, into
-``docs/results/records/NAME``: ``study.toml``, the plan with versions, machine and commit, and
-``runs.tar.xz``, of every run its config, ``metrics.jsonl``, ``moves.jsonl`` and result. Where the
-study and the data lay on a disk is left out. The second command builds from all of them, without
-training, the pages in ``docs/results/pages``, which are not committed, and the tables between the
-marks of ``docs/results/paper.md``, which are.
+The first command adds the finished runs of studies, whose other runs may go on, to the record
+``docs/results/records/NAME``. A record is one experiment with as many methods and seeds as there
+are; its runs may come one by one, from several commits and machines. ``study.toml`` lists them,
+``runs.tar.xz`` has of every run its config with versions, commit, CPU and threads,
+``metrics.jsonl``, ``moves.jsonl`` and result. Where the study and the data lay on a disk is left
+out. The second command builds from all records, without training, the pages in
+``docs/results/pages``, which are not committed, and the tables between the marks of
+``docs/results/paper.md``, which are.
 """
 
 from __future__ import annotations
@@ -17,21 +19,32 @@ import argparse
 import dataclasses
 import io
 import itertools
+import json
 import re
 import tarfile
 import tempfile
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import tomli_w
+
 from annealtune.errors import AnnealtuneError, ConfigError
-from annealtune.studies.records import Study, read_study, sealed_toml
+from annealtune.studies.records import (
+    RunRecord,
+    Study,
+    read_facts,
+    read_study,
+    run_path,
+    sealed_toml,
+)
 from annealtune.studies.report.joint_table import PAPER, joint_table
 from annealtune.studies.report.study_page import write_overview
 from annealtune.studies.report.tables import Table
 from annealtune.studies.reproduction import net_of
+from annealtune.training.storage import flat
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 RECORDS, PAGES, PAPER_PAGE = RESULTS / "records", RESULTS / "pages", RESULTS / "paper.md"
@@ -39,40 +52,61 @@ STUDY, PACKED = "study.toml", "runs.tar.xz"
 # What is kept of a run: no weights, no checkpoints, no log, and so no seal over all files.
 _KEPT = ("best.json", "config.toml", "metrics.jsonl", "moves.jsonl", "result.json", "task.json")
 _BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+# What tells how a run was made, besides its experiment.
+ORIGIN = ("annealtune", "commit", "torch", "python", "machine", "cpu", "threads")
+# By the name of its directory, the files of a run.
+_Runs = dict[str, dict[str, bytes]]
 
 
 # --- Keeping records ---
 
 
-def keep(study: Path, folder: Path) -> int:
-    """Pack the finished runs of a study; the same runs give the same bytes.
+def keep(studies: Sequence[Path], folder: Path, cpu: str | None = None) -> tuple[int, int]:
+    """Add the finished runs of studies to a record; the same runs give the same bytes.
 
     Args:
-        study: its directory, which is only read. Other runs may go on meanwhile.
-        folder: where the record goes; one that is there is replaced.
+        studies: their directories, which are only read. Other runs may go on meanwhile.
+        folder: where the record is, or is made. What is kept in it stays as it is.
+        cpu: the machine of those runs whose config names no CPU.
 
     Returns:
-        How many runs were packed.
+        How many runs were added, and how many there are now.
 
     Raises:
-        ConfigError: if there is no study, or no run of it has finished.
+        ConfigError: if there is no study, no run has finished, a study is of another experiment
+            than the record, or a run that is kept comes again with other numbers. Nothing is
+            written then.
     """
-    finished = [run.path for run in read_study(study).runs if run.status == "finished"]
-    if not finished:
-        raise ConfigError(f"{study}: must have a finished run to be kept, has none yet")
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w:xz", preset=9) as archive:
+    facts: dict[str, Any] | None = None
+    runs: _Runs = {}
+    if (folder / PACKED).exists():
+        facts, runs = read_facts(folder), _unpacked(folder)
+    before = len(runs)
+    for path in studies:
+        study = read_study(path)
+        finished = [run for run in study.runs if run.status == "finished"]
+        if not finished:
+            raise ConfigError(f"{path}: must have a finished run to be kept, has none yet")
+        found = tomllib.loads(_without_places((path / STUDY).read_bytes(), path).decode())
+        facts = found if facts is None else _merged(facts, found, folder)
         for run in finished:
-            for file in (run / name for name in _KEPT if (run / name).exists()):
-                content = _without_places(file.read_bytes(), study)
-                entry = tarfile.TarInfo(str(file.relative_to(study)))
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
+            _add(runs, run.path.name, _files_of(run.path, path, cpu), folder)
+    assert facts is not None
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PACKED).write_bytes(packed.getvalue())
-    plan = tomllib.loads(_without_places((study / STUDY).read_bytes(), study).decode())
-    (folder / STUDY).write_bytes(sealed_toml({**plan, "name": folder.name}))
-    return len(finished)
+    _pack(runs, folder / PACKED)
+    (folder / STUDY).write_bytes(sealed_toml(_described(facts, runs, folder.name)))
+    return len(runs) - before, len(runs)
+
+
+def _files_of(run: Path, study: Path, cpu: str | None) -> dict[str, bytes]:
+    """Return the files of a run that are kept."""
+    present = (run / name for name in _KEPT if (run / name).exists())
+    files = {file.name: _without_places(file.read_bytes(), study) for file in present}
+    config = tomllib.loads(files["config.toml"].decode())
+    if cpu is not None and "cpu" not in config["environment"]:
+        config["environment"]["cpu"] = cpu
+        files["config.toml"] = tomli_w.dumps(config).encode()
+    return files
 
 
 def _without_places(content: bytes, study: Path) -> bytes:
@@ -82,8 +116,102 @@ def _without_places(content: bytes, study: Path) -> bytes:
     return re.sub(rb"(?<=--data-dir )\S+", b"data", content)
 
 
+def _add(runs: _Runs, name: str, files: dict[str, bytes], folder: Path) -> None:
+    """Add a run to those that are kept; one that is kept must have the same numbers."""
+    kept = runs.setdefault(name, files)
+    differing = [
+        file
+        for file in sorted(kept.keys() | files.keys())
+        if _numbers(file, kept.get(file)) != _numbers(file, files.get(file))
+    ]
+    if differing:
+        raise ConfigError(
+            f"{folder}: the run {name} is kept and must come again with the same numbers, got "
+            f"others in {', '.join(differing)}; keep it under another name"
+        )
+
+
+def _numbers(file: str, content: bytes | None) -> Any:
+    """Return what of a file must be the same whenever and wherever a run is made again."""
+    if content is None or not file.startswith(("metrics", "moves", "result")):
+        return None
+    lines = [content] if file.endswith(".json") else content.splitlines()
+    return [
+        {key: value for key, value in json.loads(line).items() if not key.endswith("_seconds")}
+        for line in lines
+    ]
+
+
+def _merged(kept: dict[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the plan of a record with the methods and seeds of one more study."""
+    methods = {each["label"]: each for each in kept["methods"]}
+    ours, theirs = ({**each["experiment"], "vary": each["vary"]} for each in (kept, more))
+    pairs = [("", ours, theirs)]
+    for each in more["methods"]:
+        old = methods.setdefault(each["label"], each)
+        pairs.append((f"{each['label']}: ", old["config"], each["config"]))
+    for where, ours, theirs in pairs:
+        old_values, new_values = flat(ours), flat(theirs)
+        # An option that one of them does not have is of another version.
+        for key in old_values.keys() & new_values.keys():
+            if old_values[key] != new_values[key]:
+                raise ConfigError(
+                    f"{folder}: {where}{key} must be {old_values[key]!r} as in the record, got "
+                    f"{new_values[key]!r}; keep the study under another name"
+                )
+    seeds = sorted({*kept["seeds"], *more["seeds"]})
+    return {**kept, "methods": list(methods.values()), "seeds": seeds}
+
+
+def _described(facts: Mapping[str, Any], runs: _Runs, name: str) -> dict[str, Any]:
+    """Return the plan of the runs alone, with a command that makes them, and how they were made."""
+    labels, seeds = [each["label"] for each in facts["methods"]], facts["seeds"]
+    has = {(m, s) for m in labels for s in seeds if run_path(Path(), m, s).name in runs}
+    methods = [each for each in facts["methods"] if each["label"] in {m for m, _ in has}]
+    seeds = sorted({seed for _, seed in has})
+    told = {
+        "methods": ",".join(each["label"] for each in methods),
+        "seeds": ",".join(map(str, seeds)),
+        "out": name,
+    }
+    command = facts["command"]
+    for option, value in told.items():
+        command = re.sub(rf"(?<=--{option} )\S+", value, command)
+    configs = (tomllib.loads(files["config.toml"].decode()) for _, files in sorted(runs.items()))
+    made = [config["environment"] for config in configs]
+    environment = {
+        key: ", ".join(dict.fromkeys(str(each[key]) for each in made if key in each))
+        for key in ORIGIN
+        if any(key in each for each in made)
+    }
+    changed = {"name": name, "command": command, "environment": environment}
+    return {**facts, **changed, "methods": methods, "seeds": seeds}
+
+
+def _pack(runs: _Runs, packed: Path) -> None:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:xz", preset=9) as archive:
+        for name, files in sorted(runs.items()):
+            for file, text in sorted(files.items()):
+                entry = tarfile.TarInfo(f"runs/{name}/{file}")
+                entry.size = len(text)
+                archive.addfile(entry, io.BytesIO(text))
+    packed.write_bytes(content.getvalue())
+
+
+def _unpacked(folder: Path) -> _Runs:
+    runs: _Runs = {}
+    with tarfile.open(folder / PACKED) as archive:
+        for entry in archive:
+            _, name, file = entry.name.split("/")
+            content = archive.extractfile(entry)
+            assert content is not None
+            runs.setdefault(name, {})[file] = content.read()
+    return runs
+
+
 def read_kept(folder: Path) -> Study:
-    """Read a study that was packed by `keep`, without methods and seeds of which nothing is."""
+    """Read the runs of a record as one study: not every method has every seed."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, folder.name)
         path.mkdir()
@@ -91,11 +219,8 @@ def read_kept(folder: Path) -> Study:
         with tarfile.open(folder / PACKED) as archive:
             archive.extractall(path, filter="data")
         study = read_study(path, large=False)
-    done = {(run.method, run.seed) for run in study.runs if run.status == "finished"}
-    methods = tuple(method for method in study.methods if method in {m for m, _ in done})
-    seeds = tuple(seed for seed in study.seeds if seed in {s for _, s in done})
-    runs = tuple(run for run in study.runs if run.method in methods and run.seed in seeds)
-    return dataclasses.replace(study, methods=methods, seeds=seeds, runs=runs)
+    runs = tuple(run for run in study.runs if run.status == "finished")
+    return dataclasses.replace(study, runs=runs)
 
 
 # --- Building from them ---
@@ -146,16 +271,24 @@ def _rows_of(table: Table | None) -> list[Sequence[str]]:
 
 
 def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
-    """Return which runs there are of each study, and what they were made with."""
-    rows: list[Sequence[str]] = [("study", "net", "finished runs", "made with")]
+    """Return which runs there are, those made in the same way together."""
+    rows: list[Sequence[str]] = []
     for study in studies:
-        runs = []
-        for method in study.methods:
-            seeds = [str(run.seed) for run in study.of(method) if run.status == "finished"]
-            runs.append(f"{method}: {len(seeds)} ({study.vary} {', '.join(seeds)})")
-        made = ", ".join(f"{key} {value}" for key, value in study.environment.items())
-        rows.append((f"`{study.name}`", str(study.experiment.get("model")), "; ".join(runs), made))
-    return rows
+        groups: dict[tuple[str, ...], list[RunRecord]] = {}
+        for run in study.runs:
+            made = run.config["environment"]
+            origin = tuple(str(made.get(key, "not recorded")) for key in ORIGIN)
+            groups.setdefault(origin, []).append(run)
+        for (version, commit, *rest), runs in groups.items():
+            texts = []
+            for method in dict.fromkeys(run.method for run in runs):
+                seeds = ", ".join(str(run.seed) for run in runs if run.method == method)
+                texts.append(f"{method} {seeds}")
+            model = str(study.experiment.get("model"))
+            made_with = (f"{version}, {commit[:12]}", *rest)
+            rows.append((f"`{study.name}`", model, "; ".join(texts), *made_with))
+    titles = ("record", "net", "methods and seeds", "annealtune, commit", *ORIGIN[2:])
+    return [titles, *rows] if rows else []
 
 
 # --- The paper's claims, point by point ---
@@ -306,19 +439,23 @@ def _per_cent(share: float) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Keep the records of a study, or build what is built from records."""
+    """Keep the records of runs, or build what is built from records."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     commands = parser.add_subparsers(dest="command")
-    keeping = commands.add_parser("keep", help="pack the finished runs of a study")
-    keeping.add_argument("study", type=Path)
-    keeping.add_argument("name", nargs="?", help="of the record; by default that of the folder")
+    keeping = commands.add_parser("keep", help="add the finished runs of studies to a record")
+    keeping.add_argument("studies", type=Path, nargs="+", metavar="STUDY")
+    keeping.add_argument("--name", help="of the record; by default that of the only study")
+    keeping.add_argument("--cpu", help="of the machine, where the runs do not name it themselves")
     given = parser.parse_args(arguments)
     try:
         if given.command == "keep":
-            folder = RECORDS / (given.name or given.study.resolve().name)
-            print(f"{folder}: {keep(given.study, folder)} runs")
+            if given.name is None and len(given.studies) > 1:
+                parser.error("--name must be given with several studies, got none")
+            folder = RECORDS / (given.name or given.studies[0].resolve().name)
+            added, known = keep(given.studies, folder, given.cpu)
+            print(f"{folder}: {added} runs added, {known} in all")
         else:
             print(f"{len(build())} records; {PAGES}")
     except AnnealtuneError as error:

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import re
+import shutil
+import tomllib
 from statistics import fmean, stdev
 
 import pytest
+import tomli_w
 
 from annealtune.errors import ConfigError
-from annealtune.studies.records import read_study
+from annealtune.studies.records import read_facts, read_study, sealed_toml
+from annealtune.training.storage.files import cpu_name
 from tools import results
 
 TEXT, BASE = "sgd-sa-paper-text", "scheduled-sgd"
@@ -24,7 +28,7 @@ def made(program, tiny, place):
     methods = f"{BASE},{TEXT},self-tuned"
     done = program("study", tiny, "--methods", methods, "--seeds", "0,1", "--out", "s")
     assert done.code == 0, done.err
-    assert results.keep(place / "s", place / "records" / "kept") == 6
+    assert results.keep([place / "s"], place / "records" / "kept") == (6, 6)
     return place
 
 
@@ -66,7 +70,7 @@ def test_the_page_shows_the_numbers_of_the_records(made):
             assert f"{100 * accuracy:.2f}" in text
     assert (made / "pages" / "index.html").is_file()
     [row] = block((made / "paper.md").read_text(), "records")
-    assert f"{TEXT}: 2 (seed 0, 1)" in row[2]
+    assert f"{TEXT} 0, 1" in row[2]
 
 
 def test_the_tables_of_the_paper_are_counted_from_the_records(made):
@@ -101,17 +105,88 @@ def test_only_finished_runs_are_kept(made):
     for run in (made / "s" / "runs").glob("self-tuned-*"):
         (run / "result.json").unlink()
     (made / "s" / "runs" / f"{TEXT}-seed1" / "result.json").unlink()
-    assert results.keep(made / "s", made / "records" / "kept") == 3
-    packed = (made / "records" / "kept" / results.PACKED).read_bytes()
-    study = results.read_kept(made / "records" / "kept")
+    folder = made / "records" / "fewer"
+    assert results.keep([made / "s"], folder) == (3, 3)
+    study = results.read_kept(folder)
     assert (study.methods, study.seeds) == ((BASE, TEXT), (0, 1))
-    results.keep(made / "s", made / "records" / "kept")
-    assert (made / "records" / "kept" / results.PACKED).read_bytes() == packed
+    assert [(run.method, run.seed) for run in study.runs] == [(BASE, 0), (BASE, 1), (TEXT, 0)]
     for result in (made / "s" / "runs").glob("*/result.json"):
         result.unlink()
     with pytest.raises(ConfigError):
-        results.keep(made / "s", made / "none")
+        results.keep([made / "s"], made / "none")
     assert not (made / "none").exists()
+
+
+def part_of(made, name, method, seed):
+    """A study with one of the runs alone, as if it had been made by itself."""
+    shutil.copytree(made / "s", made / name)
+    for run in (made / name / "runs").iterdir():
+        if run.name != f"{method}-seed{seed}":
+            shutil.rmtree(run)
+    facts = read_facts(made / name)
+    facts["methods"] = [each for each in facts["methods"] if each["label"] == method]
+    (made / name / "study.toml").write_bytes(sealed_toml({**facts, "seeds": [seed]}))
+    return made / name
+
+
+def test_runs_that_come_one_by_one_are_one_record(made):
+    folder = made / "records" / "merged"
+    parts = [part_of(made, "a", BASE, 0), part_of(made, "b", TEXT, 1), part_of(made, "c", TEXT, 0)]
+    assert results.keep(parts[:1], folder) == (1, 1)
+    assert results.keep(parts[1:], folder) == (2, 3)
+    study = results.read_kept(folder)
+    assert (study.methods, study.seeds) == ((BASE, TEXT), (0, 1))
+    assert f"--methods {BASE},{TEXT} --seeds 0,1 " in study.command
+    whole = {(run.method, run.seed): run for run in read_study(made / "s").runs}
+    assert [(run.method, run.seed) for run in study.runs] == [(BASE, 0), (TEXT, 0), (TEXT, 1)]
+    for run in study.runs:
+        same = whole[run.method, run.seed]
+        assert (run.metrics, run.moves, run.result) == (same.metrics, same.moves, same.result)
+
+
+def test_a_run_that_comes_again_must_be_the_same(made):
+    folder = made / "records" / "kept"
+    packed, plan = ((folder / name).read_bytes() for name in (results.PACKED, results.STUDY))
+    metrics = made / "s" / "runs" / f"{TEXT}-seed1" / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+
+    def write(key, factor):
+        changed = [{**line, key: line[key] * factor} for line in lines]
+        metrics.write_text("".join(json.dumps(line) + "\n" for line in changed))
+        (metrics.parent / "seal.json").unlink(missing_ok=True)
+
+    write("training_seconds", 2)  # another machine
+    assert results.keep([made / "s"], folder) == (0, 6)
+    write("validation_loss", 1.01)
+    with pytest.raises(ConfigError, match=f"{TEXT}-seed1"):
+        results.keep([made / "s"], folder)
+    facts = read_facts(made / "s")
+    facts["experiment"]["batch_size"] += 1
+    (made / "s" / "study.toml").write_bytes(sealed_toml(facts))
+    with pytest.raises(ConfigError, match="batch_size"):
+        results.keep([made / "s"], folder)
+    assert [(folder / name).read_bytes() for name in (results.PACKED, results.STUDY)] == [
+        packed,
+        plan,
+    ]
+
+
+def test_every_run_tells_how_it_was_made(made):
+    first, second = part_of(made, "a", BASE, 0), part_of(made, "b", TEXT, 0)
+    config = second / "runs" / f"{TEXT}-seed0" / "config.toml"
+    told = tomllib.loads(config.read_text())
+    told["environment"] |= {"commit": "1" * 40, "torch": "9.9"}
+    del told["environment"]["cpu"]
+    config.write_text(tomli_w.dumps(told))
+    (config.parent / "seal.json").unlink(missing_ok=True)
+    folder = made / "records" / "merged"
+    results.keep([first, second], folder, cpu="Z80")
+    made_with = [run.config["environment"] for run in results.read_kept(folder).runs]
+    assert made_with[0]["cpu"] == cpu_name()
+    assert (made_with[1]["cpu"], made_with[1]["torch"]) == ("Z80", "9.9")
+    rows = block(results.fill(MARKS, [results.read_kept(folder)]), "records")
+    assert [row[2] for row in rows] == [f"{BASE} 0", f"{TEXT} 0"]
+    assert (rows[1][3].endswith("1" * 12), rows[1][7]) == (True, "Z80")
 
 
 def test_the_committed_page_is_what_its_records_give():
