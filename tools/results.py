@@ -168,6 +168,9 @@ def _described(facts: Mapping[str, Any], runs: _Runs, name: str) -> dict[str, An
     labels, seeds = [each["label"] for each in facts["methods"]], facts["seeds"]
     has = {(m, s) for m in labels for s in seeds if run_path(Path(), m, s).name in runs}
     methods = [each for each in facts["methods"] if each["label"] in {m for m, _ in has}]
+    # The same order, and so the same colours, whichever run came first.
+    order = [BASELINE, *COLUMNS.values()]
+    methods.sort(key=lambda e: order.index(e["label"]) if e["label"] in order else len(order))
     seeds = sorted({seed for _, seed in has})
     told = {
         "methods": ",".join(each["label"] for each in methods),

@@ -175,7 +175,9 @@ def line(name: str, color: str = INK, **look: Any) -> Line2D:
 def count_epochs(axes: Axes) -> None:
     """Label the horizontal axis with whole epochs."""
     axes.set_xlabel("epoch")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10], min_n_ticks=1)
+    )
 
 
 def in_per_cent(axes: Axes, axis: str = "y") -> None:
