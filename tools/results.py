@@ -25,9 +25,10 @@ import tarfile
 import tempfile
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomli_w
 
@@ -40,9 +41,8 @@ from annealtune.studies.records import (
     run_path,
     sealed_toml,
 )
-from annealtune.studies.report.joint_table import PAPER, joint_table
+from annealtune.studies.report.joint_table import OF_PAPER, PAPER, joint_table
 from annealtune.studies.report.study_page import write_overview
-from annealtune.studies.report.tables import Table
 from annealtune.studies.reproduction import net_of
 from annealtune.training.storage import flat
 
@@ -169,7 +169,7 @@ def _described(facts: Mapping[str, Any], runs: _Runs, name: str) -> dict[str, An
     has = {(m, s) for m in labels for s in seeds if run_path(Path(), m, s).name in runs}
     methods = [each for each in facts["methods"] if each["label"] in {m for m, _ in has}]
     # The same order, and so the same colours, whichever run came first.
-    order = [BASELINE, *COLUMNS.values()]
+    order = [BASELINE, *METHODS.values()]
     methods.sort(key=lambda e: order.index(e["label"]) if e["label"] in order else len(order))
     seeds = sorted({seed for _, seed in has})
     told = {
@@ -233,7 +233,7 @@ def build(records: Path = RECORDS, pages: Path = PAGES, paper: Path = PAPER_PAGE
     """Build the pages and fill the tables of the paper's page; return the kept studies."""
     studies = [read_kept(each.parent) for each in sorted(records.glob(f"*/{PACKED}"))]
     if studies:
-        write_overview(studies, pages, figures=False)
+        write_overview(studies, pages)
     text = paper.read_text(encoding="utf-8")
     filled = fill(text, studies)
     if filled != text:
@@ -244,9 +244,10 @@ def build(records: Path = RECORDS, pages: Path = PAGES, paper: Path = PAPER_PAGE
 def fill(text: str, studies: Sequence[Study]) -> str:
     """Return a page with the tables between its marks built from studies."""
     tables: dict[str, Callable[[], list[Sequence[str]]]] = {
-        "table-1": lambda: _rows_of(joint_table(studies)),
-        "vgg16": lambda: _claims("vgg16", studies),
-        "resnet34": lambda: _claims("resnet34", studies),
+        "table-1": lambda: _table_1(studies, "last epoch", is_paper=False),
+        "table-1-best": lambda: _table_1(studies, "best epoch", is_paper=False),
+        "table-1-paper": lambda: _table_1(studies, "last epoch", is_paper=True),
+        **{name: partial(_claim, each, studies) for name, each in CLAIMS.items()},
         "figure-1": lambda: _figure_1(studies),
         "records": lambda: _records(studies),
     }
@@ -260,17 +261,29 @@ def fill(text: str, studies: Sequence[Study]) -> str:
     return _BUILT.sub(built, text)
 
 
-def _rows_of(table: Table | None) -> list[Sequence[str]]:
-    """Return the texts of a table of a report, the titles above the columns joined to theirs."""
+def _table_1(studies: Sequence[Study], epoch: str, *, is_paper: bool) -> list[Sequence[str]]:
+    """Return Table 1 with the numbers of one epoch: of the paper, or of our runs.
+
+    Below the last epochs of our runs stand mean and best of the paper too.
+    """
+    table = joint_table(studies)
     if table is None:
         return []
-    groups = [title for title, width in table.groups for _ in range(width)]
-    titles = [
-        f"{group}: {title}" if group else title
-        for group, title in zip(groups or [""] * len(table.columns), table.columns, strict=True)
-    ]
-    rows = (*table.rows, *table.footer)
-    return [titles, *([f"**{c.text}**" if c.is_best else c.text for c in row] for row in rows)]
+    titles = [(title, column) for title, width in table.groups for column in range(width)]
+    wanted = [place for place, (title, _) in enumerate(titles) if not title or epoch in title]
+    # Best epochs are ours alone.
+    both = not is_paper and epoch == "last epoch"
+    rows = [row for row in table.rows if row[0].text.endswith(OF_PAPER) is is_paper]
+    rows += [r for r in table.footer if both or r[0].text.endswith(OF_PAPER) is is_paper]
+    nets = [title.partition(",")[0] for title, _ in titles]
+    if is_paper:
+        nets = [net.partition("-w")[0] for net in nets]
+    named = [f"{nets[place]}: {table.columns[place]}" for place in wanted[2:]]
+    lines: list[Sequence[str]] = [(*table.columns[:2], *named)]
+    for row in rows:
+        cells = [row[place] for place in wanted]
+        lines.append([f"**{cell.text}**" if cell.is_best else cell.text for cell in cells])
+    return lines
 
 
 def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
@@ -287,137 +300,192 @@ def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
             for method in dict.fromkeys(run.method for run in runs):
                 seeds = ", ".join(str(run.seed) for run in runs if run.method == method)
                 texts.append(f"{method} {seeds}")
-            model = str(study.experiment.get("model"))
-            made_with = (f"{version}, {commit[:12]}", *rest)
-            rows.append((f"`{study.name}`", model, "; ".join(texts), *made_with))
-    titles = ("record", "net", "methods and seeds", "annealtune, commit", *ORIGIN[2:])
-    return [titles, *rows] if rows else []
+            named = zip(ORIGIN[2:], rest, strict=True)
+            made_with = ", ".join(f"{key} {value}" for key, value in named)
+            program = f"{version}, {commit[:12]}"
+            rows.append((f"`{study.name}`", "; ".join(texts), program, made_with))
+    return [("record", "methods and seeds", "annealtune, commit", "made with"), *rows]
 
 
 # --- The paper's claims, point by point ---
 
-BASELINE = "scheduled-sgd"
-COLUMNS = {
+BASELINE, ALWAYS = "scheduled-sgd", "random-rate"
+METHODS = {
     "the text's method": "sgd-sa-paper-text",
     "the script's method": "sgd-sa-paper-code",
-    "always accept": "random-rate",
+    "always accept": ALWAYS,
     "self-tuned over SGD": "self-tuned-sgd",
     "self-tuned over AdamW": "self-tuned",
 }
+NO_RECORD = "no record yet"
 _LOSS, _ACCURACY, _TRAINING = "validation_paper_loss", "validation_accuracy", "train_eval_accuracy"
-_Ends = dict[int, float]
+# The first and the last epochs that are looked at together.
+_SOME = 10
+# By seed, the numbers of a run's epochs.
+_Curves = dict[int, list[float]]
 
 
-def _claims(net: str, studies: Sequence[Study]) -> list[Sequence[str]]:
-    """Return what the paper says of one net, and what each method gives."""
-    study = next((each for each in studies if net_of(each.name) == net), None)
-    if study is None:
-        return []
-    base, theirs = (
-        dict(zip((_LOSS, _ACCURACY), map(_by_seed, PAPER[net][method]), strict=True))
-        for method in (BASELINE, "sgd-sa")
-    )
-    claims: list[tuple[str, str, Callable[[str], str]]] = [
-        (
-            "SGD-SA ends with the lower validation loss than Scheduled-SGD",
-            _won(theirs[_LOSS], base[_LOSS], is_loss=True),
-            lambda method: _won(*_ends(study, _LOSS, method, BASELINE), is_loss=True),
-        ),
-        (
-            "and with the higher validation accuracy",
-            _won(theirs[_ACCURACY], base[_ACCURACY]),
-            lambda method: _won(*_ends(study, _ACCURACY, method, BASELINE)),
-        ),
-        (
-            "the best seed is 1 to 2 points better",
-            _against(max, theirs[_ACCURACY], base[_ACCURACY]),
-            lambda method: _against(max, *_ends(study, _ACCURACY, method, BASELINE)),
-        ),
-        (
-            "a move is accepted with probability almost one at first, then less and less",
-            "a drawing (Figure 2 a)",
-            lambda method: _probability(study, method),
-        ),
-        (
-            "its training accuracy comes to one, more slowly",
-            "a drawing (Figure 2 b)",
-            lambda method: _against(fmean, *_ends(study, _TRAINING, method, BASELINE)),
-        ),
-        (
-            "there are accuracy drops in the first epochs",
-            "a drawing (Figures 3 and 4)",
-            lambda method: _drop(study, method),
-        ),
-        (
-            "the seed matters more: deviation of the final accuracy",
-            _against(stdev, theirs[_ACCURACY], base[_ACCURACY]),
-            lambda method: _against(stdev, *_ends(study, _ACCURACY, method, BASELINE)),
-        ),
+class Claim(NamedTuple):
+    """What is measured for one claim.
+
+    Attributes:
+        ours: the text for a method of a study.
+        theirs: the text for the paper's own numbers of its two methods by a key; None: it has none.
+        key: which numbers those are.
+        is_of_steps: whether it is about the accept test of steps, which not all methods have.
+    """
+
+    ours: Callable[[Study, str], str]
+    theirs: Callable[[_Curves, _Curves], str] | None = None
+    key: str = _ACCURACY
+    is_of_steps: bool = False
+
+
+def _claim(claim: Claim, studies: Sequence[Study]) -> list[Sequence[str]]:
+    """Return what the paper has for a claim on both nets, and what each method gives."""
+    found = {net: next((s for s in studies if net_of(s.name) == net), None) for net in PAPER}
+    titles = [
+        net if study is None else f"{study.experiment.get('model', net)}"
+        for net, study in found.items()
     ]
-    known = {method for method in COLUMNS.values() if _curves(study, method, _LOSS)}
-    rows: list[Sequence[str]] = [("the paper's claim", "the paper", *COLUMNS)]
-    for claim, said, found in claims:
-        cells = (found(m) if m in known else "no record yet" for m in COLUMNS.values())
-        rows.append((claim, said, *cells))
+    rows: list[Sequence[str]] = [("", *titles)]
+    if claim.theirs is not None:
+        printed = (
+            [dict(enumerate([v] for v in PAPER[net][m][claim.key == _ACCURACY])) for m in _THEIRS]
+            for net in found
+        )
+        rows.append(("the paper", *(claim.theirs(*each) for each in printed)))
+    for name, method in METHODS.items():
+        if claim.is_of_steps and method.startswith("self-tuned"):
+            continue
+        cells = [
+            NO_RECORD if study is None or not _curves(study, method, _LOSS)
+            else claim.ours(study, method)
+            for study in found.values()
+        ]  # fmt: skip
+        rows.append((name, *cells))
     return rows
 
 
-def _by_seed(values: Sequence[float]) -> _Ends:
-    return dict(enumerate(values))
+_THEIRS = ("sgd-sa", BASELINE)
 
 
-def _curves(study: Study, method: str, key: str) -> dict[int, list[float]]:
-    """Return the numbers of every epoch of every finished run of a method, by seed."""
-    runs = [run for run in study.runs if run.method == method and run.status == "finished"]
-    curves = {run.seed: [line.get(key) for line in run.metrics] for run in runs}
-    return {
-        seed: [value for value in curve if value is not None]
-        for seed, curve in curves.items()
-        if any(value is not None for value in curve)
-    }
+def _curves(study: Study, method: str, key: str) -> _Curves:
+    """Return the numbers of every epoch of every run of a method, by seed."""
+    curves = {run.seed: [line.get(key) for line in run.metrics] for run in study.of(method)}
+    known = {seed: [v for v in curve if v is not None] for seed, curve in curves.items()}
+    return {seed: curve for seed, curve in known.items() if curve}
 
 
-def _ends(study: Study, key: str, *methods: str) -> list[_Ends]:
-    """Return the last number of every run, by seed, of each method."""
-    found = (_curves(study, method, key) for method in methods)
-    return [{seed: curve[-1] for seed, curve in curves.items()} for curves in found]
+def _compared(
+    key: str, text: Callable[[_Curves, _Curves], str], with_: str = BASELINE
+) -> Callable[[Study, str], str]:
+    """Return what compares a method with another one, on the seeds that both have."""
+    return lambda study, method: text(_curves(study, method, key), _curves(study, with_, key))
 
 
-def _won(ours: _Ends, base: _Ends, *, is_loss: bool = False) -> str:
-    """Return on how many of the common seeds ours is the better one, and the means over them."""
-    seeds = sorted(ours.keys() & base.keys())
-    if not seeds:
-        return "no record yet"
-    won = sum(ours[s] < base[s] if is_loss else ours[s] > base[s] for s in seeds)
-    means = [fmean(each[s] for s in seeds) for each in (ours, base)]
+def _common(*both: _Curves) -> list[list[list[float]]]:
+    """Return the curves of the common seeds, in their order."""
+    seeds = sorted(set.intersection(*(set(each) for each in both)))
+    return [[each[seed] for seed in seeds] for each in both]
+
+
+def _won(ours: _Curves, base: _Curves, *, is_loss: bool = False) -> str:
+    """Return on how many of the common seeds ours ends better, and the means over them."""
+    pairs = [(a[-1], b[-1]) for a, b in zip(*_common(ours, base), strict=True)]
+    if not pairs:
+        return NO_RECORD
+    won = sum(a < b if is_loss else a > b for a, b in pairs)
+    means = [fmean(each) for each in zip(*pairs, strict=True)]
     texts = [f"{mean:.6f}" if is_loss else _per_cent(mean) for mean in means]
-    return f"{won} of {len(seeds)} seeds; {texts[0]} against {texts[1]}"
+    return f"{won} of {len(pairs)} seeds; {texts[0]} against {texts[1]}"
 
 
-def _against(summarise: Callable[[Any], float], ours: _Ends, base: _Ends) -> str:
-    try:
-        return " against ".join(_per_cent(summarise(each.values())) for each in (ours, base))
-    except ValueError:  # of too few numbers
-        return "too few seeds"
+def _ended(summarise: Callable[[list[float]], float]) -> Callable[[_Curves, _Curves], str]:
+    """Return what compares a summary of the ends of the common seeds."""
+
+    def text(ours: _Curves, base: _Curves) -> str:
+        both = _common(ours, base)
+        if len(both[0]) < (2 if summarise is stdev else 1):
+            return "too few seeds"
+        return " against ".join(_per_cent(summarise([c[-1] for c in each])) for each in both)
+
+    return text
+
+
+def _dropped(ours: _Curves, base: _Curves) -> str:
+    """Return the largest drop from an epoch to the next one, and when it was."""
+    texts = []
+    for each in _common(ours, base):
+        falls = [
+            (before - after, epoch)
+            for curve in each
+            for epoch, (before, after) in enumerate(itertools.pairwise(curve), 2)
+        ]
+        size, epoch = max(falls, default=(0.0, 0))
+        texts.append(f"{100 * size:.2f} points in epoch {epoch}")
+    return " against ".join(texts)
 
 
 def _probability(study: Study, method: str) -> str:
-    curves = _curves(study, method, "accept_probability").values()
-    if not curves:
-        return "no accept test of steps"
-    middle = len(next(iter(curves))) // 2
+    curves = list(_curves(study, method, "accept_probability").values())
+    middle = len(curves[0]) // 2
     first, half, last = (fmean(curve[at] for curve in curves) for at in (0, middle - 1, -1))
     return f"{first:.3f} in the first epoch, {half:.3f} at half, {last:.3f} in the last"
 
 
-def _drop(study: Study, method: str) -> str:
-    falls = [
-        (before - after, epoch)
-        for curve in _curves(study, method, _ACCURACY).values()
-        for epoch, (before, after) in enumerate(itertools.pairwise(curve), 2)
-    ]
-    size, epoch = max(falls, default=(0.0, 0))
-    return f"the largest is {_per_cent(size)}, in epoch {epoch}"
+def _by_rate(study: Study, method: str) -> str:
+    """Return which share of small and of large rates was accepted, at first and in the end."""
+    texts = []
+    for title, is_meant in (("0.5 and more", _is_large), ("0.1 and less", _is_small)):
+        shares = []
+        for part in (slice(None, _SOME), slice(-_SOME, None)):
+            moves = [
+                move
+                for run in study.of(method)
+                for line in run.moves[part]
+                for move in line["settings"]
+                if is_meant(move["setting"]["lr"])
+            ]
+            tried, accepted = (sum(move[key] for move in moves) for key in ("tried", "accepted"))
+            shares.append(_per_cent(accepted / tried) if tried else "never tried")
+        texts.append(f"{title}: {shares[0]}, then {shares[1]}")
+    return "; ".join(texts)
+
+
+def _is_large(rate: float) -> bool:
+    return rate >= 0.5
+
+
+def _is_small(rate: float) -> bool:
+    return rate <= 0.1
+
+
+def _refused(study: Study, method: str) -> str:
+    """Return what the accept test refused, and where that led compared with no such test."""
+    curves = _curves(study, method, "acceptance_rate").values()
+    shares = [1 - fmean(curve) for curve in curves]
+    late = [1 - fmean(curve[len(curve) // 2 :]) for curve in curves]
+    text = f"{_per_cent(fmean(shares))} of all moves refused"
+    text += f" ({_per_cent(fmean(late))} in the second half)"
+    if method == ALWAYS:
+        return text
+    return f"{text}; more accurate on {_compared(_ACCURACY, _won, ALWAYS)(study, method)}"
+
+
+CLAIMS = {
+    "loss": Claim(
+        _compared(_LOSS, partial(_won, is_loss=True)), partial(_won, is_loss=True), _LOSS
+    ),
+    "accuracy": Claim(_compared(_ACCURACY, _won), _won),
+    "best-seed": Claim(_compared(_ACCURACY, _ended(max)), _ended(max)),
+    "probability": Claim(_probability, is_of_steps=True),
+    "large-rates": Claim(_by_rate, is_of_steps=True),
+    "training": Claim(_compared(_TRAINING, _ended(fmean))),
+    "drops": Claim(_compared(_ACCURACY, _dropped)),
+    "seed": Claim(_compared(_ACCURACY, _ended(stdev)), _ended(stdev)),
+    "accept-test": Claim(_refused, is_of_steps=True),
+}
 
 
 def _figure_1(studies: Sequence[Study]) -> list[Sequence[str]]:
@@ -426,14 +494,14 @@ def _figure_1(studies: Sequence[Study]) -> list[Sequence[str]]:
     for study in studies:
         for method in study.methods if any(m.startswith("ssa") for m in study.methods) else ():
             accuracy, training, loss = (
-                fmean(_ends(study, key, method)[0].values())
+                fmean(curve[-1] for curve in _curves(study, method, key).values())
                 for key in (_ACCURACY, _TRAINING, "validation_loss")
             )
             moves = _curves(study, method, "acceptance_rate").values()
-            shares = (fmean(curve[at] for curve in moves) for at in (0, -1) if moves)
+            shares = [_per_cent(fmean(curve[at] for curve in moves)) for at in (0, -1) if moves]
             texts = (_per_cent(accuracy), _per_cent(training), f"{loss:.4f}")
-            rows.append((method, *texts, ", ".join(map(_per_cent, shares))))
-    columns = ("method", "validation accuracy", "training accuracy", "validation loss")
+            rows.append((method, str(len(study.of(method))), *texts, ", ".join(shares)))
+    columns = ("method", "seeds", "validation accuracy", "training accuracy", "validation loss")
     return [(*columns, "moves accepted, first and last epoch"), *rows]
 
 

@@ -263,8 +263,11 @@ def _draw_runs(
         axes.plot(*_joined(others), color=look.colour, **{**THIN, "alpha": 0.7, "linestyle": ":"})
     epochs, mean = mean_curve(runs, of.key, over_known=of.over_known)
     if epochs.size:
-        alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
-        mark: dict[str, Any] = {"linestyle": of.dashes or look.dashes, **THICK, **alone}
+        # A point without neighbours is no line: it gets a dot.
+        known = np.pad(np.isfinite(mean), 1)
+        alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]).tolist()
+        dots = {"marker": "o", "markersize": 3, "markevery": alone} if alone else {}
+        mark: dict[str, Any] = {"linestyle": of.dashes or look.dashes, **THICK, **dots}
         name = f"{method}, {of.told}" if of.told else method
         axes.plot(epochs, mean, color=look.colour, label=label(name), **mark)
 

@@ -32,51 +32,65 @@ def paper_figures(study: Study) -> list[PaperFigure]:
     They show the paper's methods and the control that accepts everything. Runs that tune themselves
     stand in a figure of their own, beside the baseline.
     """
-    net, model = net_of(study.name), str(study.experiment.get("model"))
-    accept = {panel.name: panel for panel in accept_panels(study)}
-    moves = [accept[f"accept-{name}"] for name in ("worsening", "worsening-moves") if accept]
-    found = []
-    if of_kind(study, "ssa") and of_kind(study, "sgd"):
-        pair = of_kind(study, "ssa", "sgd")
-        caption = f"SSA without gradients against SGD at a constant rate, here {model}."
-        panels = performance_panels(study, pair, "figure-1")
-        found = [PaperFigure("figure-1", "Figure 1: SSA and SGD", panels, caption)]
-        told = ""
-    elif net is not None:
+    is_of_ssa = bool(of_kind(study, "ssa") and of_kind(study, "sgd"))
+    net = net_of(study.name)
+    if not is_of_ssa and net is None:
+        return []
+    model = str(study.experiment.get("model"))
+    accept = {panel.name: [panel] for panel in accept_panels(study)}
+    chance, worsening, moves, heat = (
+        accept.get(f"accept-{name}", [])
+        for name in ("probability", "worsening", "worsening-moves", "temperature")
+    )
+    if is_of_ssa:
+        found = [
+            PaperFigure(
+                "figure-1",
+                "Figure 1: SSA without gradients, and SGD at a constant rate",
+                performance_panels(study, of_kind(study, "ssa", "sgd"), "figure-1"),
+                f"Here {model}.",
+            )
+        ]
+    else:
+        number, paper_net = ("4", "VGG16") if net == "vgg16" else ("3", "ResNet34")
         methods = of_kind(study, "scheduled-sgd", "sgd-sa", "random-rate")
-        training = [Curve("train_eval_accuracy")]
-        title = "training accuracy, on ten random minibatches"
-        second = [accept["accept-probability"]] if accept else []
-        second += curve_panels(study, methods, "figure-2-training-accuracy", title, training)
-        name = f"figure-{'4' if net == 'vgg16' else '3'}"
-        first = f"Figure {name[-1]}: {'VGG16' if net == 'vgg16' else 'ResNet34'} on CIFAR-10"
+        title, training = "training accuracy, on ten minibatches", [Curve("train_eval_accuracy")]
         found = [
             PaperFigure(
                 "figure-2",
-                "Figure 2: the optimization over the training set",
-                second,
-                f"Here {model}{'' if net == 'vgg16' else '; the paper shows VGG16'}. A move that "
-                "lowers the loss has probability one.",
+                "Figure 2: optimization efficiency over the training set",
+                [*chance, *curve_panels(study, methods, "figure-2-training", title, training)],
+                f"Here {model}; in the paper VGG16. A move that lowers the loss has probability "
+                "one.",
             ),
             PaperFigure(
-                name, first, performance_panels(study, methods, name), f"Here {model}. Whole axes."
+                f"figure-{number}",
+                f"Figure {number}: {paper_net} on CIFAR-10",
+                performance_panels(study, methods, f"figure-{number}"),
+                f"Here {model}. Nothing is cut off.",
             ),
         ]
-        told = " There it is drawn for SSA."
-    if not found:
-        return []
-    long = "Typical behaviour of the acceptance probability at each epoch."
-    found.append(PaperFigure("figure-long", "Figure of the long version", moves, long + told))
-    lettered = [each._replace(panels=_lettered(each.panels)) for each in found]
-    heat = [accept["accept-temperature"]] if accept else []
-    lettered.append(
-        PaperFigure("temperature", "Temperature", heat, "Of the accept test; not in the paper.")
+    found.append(
+        PaperFigure(
+            "figure-long",
+            "The long version's figure: acceptance at each epoch",
+            [*worsening, *moves],
+            "In the paper of SSA.",
+        )
     )
-    if own := of_kind(study, "self-tuned"):
-        panels = performance_panels(study, [*of_kind(study, "scheduled-sgd"), *own], "self-tuned")
-        caption = "Not in the paper: runs that find their rate by races, beside its baseline."
-        lettered.append(PaperFigure("self-tuned", "Self-tuned", panels, caption))
-    return lettered
+    lettered = [each._replace(panels=_lettered(each.panels)) for each in found]
+    own = of_kind(study, "self-tuned")
+    beside = [*of_kind(study, "scheduled-sgd"), *own] if own else []
+    more = [
+        PaperFigure("temperature", "Temperature", heat, "Of the accept test; not in the paper."),
+        PaperFigure(
+            "self-tuned",
+            "Self-tuned, and Scheduled-SGD",
+            performance_panels(study, beside, "self-tuned"),
+            "Not in the paper: runs that find their rate by races.",
+        ),
+    ]
+    return [each for each in (*lettered, *more) if each.panels]
 
 
 def _lettered(panels: Iterable[Panel]) -> list[Panel]:

@@ -157,7 +157,7 @@ def legend(axes: Axes, handles: Sequence[Any]) -> None:
         return
     figure = figure_of(axes)
     widest = max(len(str(handle.get_label())) for handle in handles)
-    letters = 13 * figure.get_figwidth()
+    letters = 14 * figure.get_figwidth()
     columns = max(1, min(len(handles), int(letters) // (widest + 6)))
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.18 * (rows - 1))
