@@ -9,7 +9,7 @@ from typing import Any
 
 from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
-from annealtune.studies.reproduction import PAPER_STUDIES
+from annealtune.studies.reproduction import PAPER_STUDIES, net_of
 from annealtune.studies.statistics.measures import main_measure, test_set_chose
 from annealtune.studies.statistics.summaries import (
     RESAMPLES,
@@ -65,7 +65,7 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
         _first_section(page, study, main),
         Section(
             "table-1",
-            "Table 1: seed by seed" if is_paper else "Seed by seed",
+            "Table 1: seed by seed" if net_of(study.name) else "Seed by seed",
             f"Bold: the best of a seed, or of a kind of line.{scale}",
             tables=[table_1],
             links=list(files),
