@@ -16,9 +16,10 @@ from annealtune.studies.records import read_facts, read_study, sealed_toml
 from annealtune.studies.report.study_page import write_report
 from annealtune.training.storage.files import cpu_name
 from tools import results
+from tools.paper_tables import CLAIMS, fill
 
 TEXT, BASE, VGG = "sgd-sa-paper-text", "scheduled-sgd", "regime-cifar10-vgg16"
-TABLES = ("table-1", "table-1-best", "table-1-paper", *results.CLAIMS, "figure-1", "records")
+TABLES = ("table-1", "table-1-best", "table-1-paper", *CLAIMS, "figure-1", "records")
 MARKS = "".join(f"<!-- built: {name} -->\nold\n<!-- end -->\n" for name in TABLES)
 
 
@@ -105,7 +106,7 @@ def test_the_curves_of_the_page_are_the_epochs_of_the_records(made):
 
 def test_the_tables_of_the_paper_are_counted_from_the_records(made):
     study = dataclasses.replace(results.read_kept(made / "records" / "kept"), name=VGG)
-    text = results.fill(MARKS, [study])
+    text = fill(MARKS, [study])
 
     def of(name, method="the text's method"):
         return {row[0]: row[1:] for row in block(text, name)}[method][0]
@@ -229,7 +230,7 @@ def test_every_run_tells_how_it_was_made(made):
     made_with = [run.config["environment"] for run in results.read_kept(folder).runs]
     assert made_with[0]["cpu"] == cpu_name()
     assert (made_with[1]["cpu"], made_with[1]["torch"]) == ("Z80", "9.9")
-    rows = block(results.fill(MARKS, [results.read_kept(folder)]), "records")
+    rows = block(fill(MARKS, [results.read_kept(folder)]), "records")
     assert [row[1] for row in rows] == [f"{BASE} 0", f"{TEXT} 0"]
     assert rows[1][2].endswith("1" * 12)
     assert f"cpu {cpu_name()}" in rows[0][3]
@@ -240,4 +241,4 @@ def test_every_run_tells_how_it_was_made(made):
 def test_the_committed_page_is_what_its_records_give():
     paths = sorted(results.RECORDS.glob(f"*/{results.PACKED}"))
     text = results.PAPER_PAGE.read_text(encoding="utf-8")
-    assert results.fill(text, [results.read_kept(path.parent) for path in paths]) == text
+    assert fill(text, [results.read_kept(path.parent) for path in paths]) == text
