@@ -74,11 +74,13 @@ def keep(studies: Sequence[Path], folder: Path, cpu: str | None = None) -> tuple
     if (folder / PACKED).exists():
         facts, runs = read_facts(folder), _unpacked(folder)
     before = len(runs)
-    for path in studies:
-        study = read_study(path)
-        finished = [run for run in study.runs if run.status == "finished"]
+    done = {path: [r for r in read_study(path).runs if r.status == "finished"] for path in studies}
+    if not any(done.values()):
+        names = ", ".join(map(str, studies))
+        raise ConfigError(f"{names}: must have a finished run to be kept, has none yet")
+    for path, finished in done.items():
         if not finished:
-            raise ConfigError(f"{path}: must have a finished run to be kept, has none yet")
+            continue
         found = tomllib.loads(_without_places((path / STUDY).read_bytes(), path).decode())
         facts = found if facts is None else _merged(facts, found, folder)
         for run in finished:

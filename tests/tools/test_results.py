@@ -156,10 +156,12 @@ def test_only_finished_runs_are_kept(made):
     study = results.read_kept(folder)
     assert (study.methods, study.seeds) == ((BASE, TEXT), (0, 1))
     assert [(run.method, run.seed) for run in study.runs] == [(BASE, 0), (BASE, 1), (TEXT, 0)]
-    for result in (made / "s" / "runs").glob("*/result.json"):
+    shutil.copytree(made / "s", made / "begun")
+    for result in (made / "begun" / "runs").glob("*/result.json"):
         result.unlink()
+    assert results.keep([made / "begun", made / "s"], folder) == (0, 3)
     with pytest.raises(ConfigError):
-        results.keep([made / "s"], made / "none")
+        results.keep([made / "begun"], made / "none")
     assert not (made / "none").exists()
 
 
