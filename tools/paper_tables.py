@@ -244,7 +244,8 @@ def _refused(study: Study, method: str) -> str:
     text += f" ({_per_cent(fmean(late))} in the second half)"
     if method == ALWAYS:
         return text
-    return f"{text}; more accurate on {_compared(_ACCURACY, _won, ALWAYS)(study, method)}"
+    found = _compared(_ACCURACY, _won, ALWAYS)(study, method)
+    return text if found == NO_RECORD else f"{text}; more accurate on {found}"
 
 
 CLAIMS = {

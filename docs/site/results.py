@@ -31,7 +31,8 @@ def _drawn(match: re.Match[str]) -> str:
     name = match[1]
     parts = []
     for figure in paper_figures(_kept[name]) if name in _kept else ():
-        parts.append(f"**{figure.title}.** {figure.caption}")
+        shown = "; ".join(panel.title for panel in figure.panels)
+        parts.append(f"**{figure.title}.** {figure.caption} {shown}.")
         parts.append(
             "\n".join(
                 f"![{panel.title}]({PAGES.name}/{name}/figures/{panel.name}.svg)"
