@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import platform
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
+from annealtune.training.storage.files import cpu_name
 
 Record = dict[str, Any]
 
@@ -86,7 +86,7 @@ def provenance() -> Record:
     return {
         "commit": _git("rev-parse", "HEAD") + ("-changed" if is_changed else ""),
         "torch": str(torch.__version__),
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "threads": torch.get_num_threads(),
     }
 
@@ -98,12 +98,3 @@ def _git(*words: str) -> str:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return ""
-
-
-def _cpu() -> str:
-    """Return the name of the CPU, or of its kind where the system does not tell more."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -110,7 +110,7 @@ class Reproduction(NamedTuple):
         return sum(part.hours(plan, size, jobs) for part, plan in pairs)
 
 
-_COMPARED = ("scheduled-sgd", "sgd-sa-paper-code", "sgd-sa-paper-text", "random-rate")
+_COMPARED = ("scheduled-sgd", "sgd-sa-paper-text", "sgd-sa-paper-code", "random-rate")
 _VGG = Part(
     "cifar10-vgg16",
     (*_COMPARED, "self-tuned-sgd", "self-tuned"),

@@ -21,7 +21,7 @@ from annealtune.training.progress import Progress, warnings_told
 from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import describe_provenance, read_json
+from annealtune.training.storage.files import cpu_name, describe_provenance, read_json
 from annealtune.training.world import World, check_processes, joined
 
 # What the last epoch's record and the result have in common, where the method has it.
@@ -281,7 +281,8 @@ class _Run:
         if self.directory.has_begun:
             return self.config.to_toml(self.directory.environment())
         facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
-        facts["threads"] = self.config.threads
+        # The last bits of a run depend on both.
+        facts |= {"cpu": cpu_name(), "threads": self.config.threads}
         facts |= {} if self.world.size == 1 else {"processes": self.world.size}
         facts |= {} if self.command is None else {"command": self.command}
         return self.config.to_toml(facts)

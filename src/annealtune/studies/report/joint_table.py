@@ -48,6 +48,8 @@ PAPER = {
     }
     for net, methods in _PRINTED.items()
 }
+# After the names of its methods.
+OF_PAPER = ", the paper"
 _KINDS: tuple[Kind, ...] = ("mean", "best")
 _Place = tuple[Kind, str, int | None]
 
@@ -109,7 +111,7 @@ def _paper_study(net: str) -> Study:
     """Return the paper's own runs as if they had been read from disk."""
     runs = [
         RunRecord(
-            method=method + ", the paper",
+            method=method + OF_PAPER,
             seed=seed,
             path=Path(),
             status="finished",

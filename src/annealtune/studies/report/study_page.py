@@ -9,7 +9,7 @@ from typing import Any
 
 from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
-from annealtune.studies.reproduction import PAPER_STUDIES
+from annealtune.studies.reproduction import PAPER_STUDIES, net_of
 from annealtune.studies.statistics.measures import main_measure, test_set_chose
 from annealtune.studies.statistics.summaries import (
     RESAMPLES,
@@ -19,8 +19,9 @@ from annealtune.studies.statistics.summaries import (
 )
 from annealtune.training.storage import flat
 
-from .figures.curves import accept_panels, of_kind, performance_panels, rate_panels
+from .figures.curves import accept_panels, performance_panels, rate_panels
 from .figures.panels import Panel
+from .figures.paper import paper_figures
 from .figures.scores import hero_panel
 from .figures.settings import acceptance_map, draw_acceptance
 from .joint_table import joint_table
@@ -34,7 +35,7 @@ _TESTS = (
 )
 # The tests of more methods are a long table, which a click opens.
 _FEW_METHODS = 4
-_LINES = "Thick: mean of the seeds; thin: each seed; dotted: as the title says, or not finished."
+_LINES = "Thick: mean of the seeds; thin: each seed; dotted: as the legend says, or not finished."
 
 
 def write_report(study: Study, out: Path | None = None, *, figures: bool = True) -> Path:
@@ -64,7 +65,7 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
         _first_section(page, study, main),
         Section(
             "table-1",
-            "Table 1: seed by seed" if is_paper else "Seed by seed",
+            "Table 1: seed by seed" if net_of(study.name) else "Seed by seed",
             f"Bold: the best of a seed, or of a kind of line.{scale}",
             tables=[table_1],
             links=list(files),
@@ -188,31 +189,24 @@ def _first_section(page: Page, study: Study, found: Statistics | None) -> Sectio
 
 
 def _figure_sections(page: Page, study: Study) -> list[Section]:
-    """Return every figure that the records allow; on the paper's own pages, which of its it is."""
-    is_paper = study.name in PAPER_STUDIES
-    pair = of_kind(study, "ssa", "sgd")
-    has_pair = bool(is_paper and of_kind(study, "ssa") and of_kind(study, "sgd"))
-    accept = "Left half of the paper's Figure 2, and both figures of its long version."
+    """Return every figure that the records allow; on the paper's own pages those of the paper."""
+    found = paper_figures(study) if study.name in PAPER_STUDIES else []
+    curves = [
+        _section(page, name, title, panels, f"{caption} {_LINES}")
+        for name, title, panels, caption in found
+    ] or [
+        _section(
+            page, "curves", "Training and validation",
+            performance_panels(study, study.methods, "curves"), _LINES,
+        ),
+        _section(page, "accept-test", "Accept test", accept_panels(study), _LINES),
+    ]  # fmt: skip
     return [
         _section(
             page, "rates", "Learning rate", rate_panels(study),
             "At the end of each epoch; over H the mean of the accepted moves.",
         ),
-        _section(
-            page, "figure-1", "SSA and SGD at a constant rate",
-            performance_panels(study, pair, "figure-1") if has_pair else [],
-            f"Figure 1 of the paper. {_LINES}",
-        ),
-        _section(
-            page, "curves", "Training and validation",
-            [] if has_pair and len(pair) == len(study.methods)  # Figure 1 shows the same
-            else performance_panels(study, study.methods, "curves"),
-            f"{_which_figure(study) if is_paper else ''}{_LINES}",
-        ),
-        _section(
-            page, "accept-test", "Accept test", accept_panels(study),
-            f"{accept if is_paper else ''} {_LINES}".strip(),
-        ),
+        *curves,
         _section(
             page, "settings", "Which settings were accepted when", list(_setting_panels(study)),
             "Share accepted of each setting of H, over all seeds; grey: not tried.",
@@ -222,12 +216,6 @@ def _figure_sections(page: Page, study: Study) -> list[Section]:
 
 def _section(page: Page, name: str, title: str, panels: Sequence[Panel], caption: str) -> Section:
     return Section(name, title, caption, figures=[page.draw(panel) for panel in panels])
-
-
-def _which_figure(study: Study) -> str:
-    model = str(study.experiment.get("model", ""))
-    figure = "3" if model.startswith("resnet34") else "4" if model.startswith("vgg16") else "3 or 4"
-    return f"Figure {figure} of the paper, here {model}. "
 
 
 def _setting_panels(study: Study) -> Sequence[Panel]:

@@ -270,6 +270,15 @@ def describe_provenance() -> dict[str, str]:
     return facts if answer.returncode else {**facts, "commit": answer.stdout.strip()}
 
 
+def cpu_name() -> str:
+    """Return the name of the CPU, or of its kind where the system does not tell more."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
 def _table(content: bytes) -> dict[str, Any]:
     value = json.loads(content)
     if not isinstance(value, dict):

@@ -46,13 +46,13 @@ class Curve(NamedTuple):
 
     Attributes:
         key: its name.
-        suffix: what is told after the method's name.
+        told: which of several numbers of a method it is.
         dashes: a line style in place of the method's own.
         over_known: whether a run without a value in an epoch is left out of the mean there.
     """
 
     key: str
-    suffix: str = ""
+    told: str = ""
     dashes: Any = None
     over_known: bool = False
 
@@ -66,12 +66,14 @@ def performance_panels(study: Study, methods: Sequence[str], prefix: str) -> lis
     for quantity in ("loss", "accuracy"):
         title = f"validation {quantity}"
         name = f"{prefix}-validation-{quantity}"
-        panels += _panel(study, methods, name, title, [Curve(f"validation_{quantity}")])
+        panels += curve_panels(study, methods, name, title, [Curve(f"validation_{quantity}")])
     for quantity in ("loss", "accuracy"):
-        lines = [Curve(f"train_eval_{quantity}", ", training", ":")]
-        lines += [Curve(f"validation_{quantity}")] * (len(methods) <= FEW_METHODS)
-        title = f"training {quantity} (dotted)" + " and validation" * (len(lines) > 1)
-        panels += _panel(study, methods, f"{prefix}-training-{quantity}", title, lines, quantity)
+        lines = [Curve(f"train_eval_{quantity}", "training", ":")]
+        lines += [Curve(f"validation_{quantity}", "validation")] * (len(methods) <= FEW_METHODS)
+        title = f"{' and '.join(each.told for each in lines)} {quantity}"
+        panels += curve_panels(
+            study, methods, f"{prefix}-training-{quantity}", title, lines, quantity
+        )
     return panels
 
 
@@ -81,10 +83,10 @@ def accept_panels(study: Study) -> list[Panel]:
     # In epochs without a worsening move there is no probability to be averaged.
     chance, of_worsening = Curve("accept_probability"), "worsening_accept_probability"
     worsening = Curve(of_worsening, over_known=True)
-    rejected = Curve("rejected_worsening", ", rejected", ":")
-    accepted = Curve("accepted_worsening", ", accepted")
-    heat, moves = "temperature (none: infinite)", "worsening moves: accepted, rejected (dotted)"
-    panel = partial(_panel, study, methods)
+    rejected = Curve("rejected_worsening", "rejected", ":")
+    accepted = Curve("accepted_worsening", "accepted")
+    heat, moves = "temperature (none: infinite)", "worsening moves: accepted and rejected"
+    panel = partial(curve_panels, study, methods)
     return [
         *panel("accept-probability", "probability of accepting a move", [chance]),
         *panel("accept-worsening", "probability of accepting a worsening move", [worsening]),
@@ -96,11 +98,11 @@ def accept_panels(study: Study) -> list[Panel]:
 def rate_panels(study: Study) -> list[Panel]:
     """Return the learning rate over the epochs, of a method over H the mean of accepted moves."""
     methods = [m for m in study.methods if has(study, [m], "rate")]
-    found = _panel(study, methods, "rates", "learning rate", [Curve("rate")])
+    found = curve_panels(study, methods, "rates", "learning rate", [Curve("rate")])
     return [panel._replace(height=3.4, is_wide=True) for panel in found]
 
 
-def _panel(
+def curve_panels(
     study: Study,
     methods: Sequence[str],
     name: str,
@@ -108,10 +110,19 @@ def _panel(
     lines: Sequence[Curve],
     axis: str = "",
 ) -> list[Panel]:
-    """Return one panel, or none if no run has recorded its first key."""
+    """Return one panel, or none if no run has recorded its first key.
+
+    Args:
+        study: whose runs are drawn.
+        methods: which of them.
+        name: of the panel.
+        title: what it shows.
+        lines: for each method, drawn one above the other.
+        axis: the vertical one's name; by default the first words of the title.
+    """
     if not has(study, methods, lines[0].key):
         return []
-    axis = axis or re.split(r":| \(| of ", title)[0]
+    axis = axis or re.split(r":|,| \(| of ", title)[0]
     draw = partial(over_epochs, study=study, methods=methods, lines=lines, title=axis)
     return [Panel(name, title[0].upper() + title[1:], draw)]
 
@@ -222,7 +233,11 @@ def over_epochs(
     if key.endswith("probability"):
         axes.set_ylim(-0.03, 1.03)
     axes.set_ylabel(title)
-    legend(axes, [_handle(study.of(m), m, looks[m]) for m in methods])
+    counts = {len(study.of(method)) for method in methods}
+    handles = [_handle(study.of(m), m, looks[m], len(counts) > 1) for m in methods]
+    if len(lines) > 1:
+        handles += [line(each.told, linestyle=each.dashes or "-", **THICK) for each in lines]
+    legend(axes, handles)
     return axes
 
 
@@ -248,14 +263,21 @@ def _draw_runs(
         axes.plot(*_joined(others), color=look.colour, **{**THIN, "alpha": 0.7, "linestyle": ":"})
     epochs, mean = mean_curve(runs, of.key, over_known=of.over_known)
     if epochs.size:
-        alone = {"marker": "o", "markersize": 4} if np.isfinite(mean).sum() < 2 else {}
-        mark: dict[str, Any] = {"linestyle": of.dashes or look.dashes, **THICK, **alone}
-        axes.plot(epochs, mean, color=look.colour, label=label(method + of.suffix), **mark)
+        # A point without neighbours is no line: it gets a dot.
+        known = np.pad(np.isfinite(mean), 1)
+        alone = np.flatnonzero(known[1:-1] & ~known[:-2] & ~known[2:]).tolist()
+        dots = {"marker": "o", "markersize": 3, "markevery": alone} if alone else {}
+        mark: dict[str, Any] = {"linestyle": of.dashes or look.dashes, **THICK, **dots}
+        name = f"{method}, {of.told}" if of.told else method
+        axes.plot(epochs, mean, color=look.colour, label=label(name), **mark)
 
 
-def _handle(runs: Sequence[RunRecord], method: str, look: Look) -> Any:
+def _handle(runs: Sequence[RunRecord], method: str, look: Look, is_counted: bool) -> Any:
+    """Return a line for the legend, with the number of runs where methods differ in it."""
     n = sum(run.status == "finished" for run in runs)
     name = method if n == len(runs) else f"{method} ({n} of {len(runs)})"
+    if is_counted and n == len(runs):
+        name = f"{method} ({n} {'run' if n == 1 else 'runs'})"
     return line(name, look.colour, linestyle=look.dashes, **THICK)
 
 

@@ -157,7 +157,7 @@ def legend(axes: Axes, handles: Sequence[Any]) -> None:
         return
     figure = figure_of(axes)
     widest = max(len(str(handle.get_label())) for handle in handles)
-    letters = 13 * figure.get_figwidth()
+    letters = 14 * figure.get_figwidth()
     columns = max(1, min(len(handles), int(letters) // (widest + 6)))
     rows = -(-len(handles) // columns)
     figure.set_figheight(figure.get_figheight() + 0.18 * (rows - 1))
@@ -175,7 +175,9 @@ def line(name: str, color: str = INK, **look: Any) -> Line2D:
 def count_epochs(axes: Axes) -> None:
     """Label the horizontal axis with whole epochs."""
     axes.set_xlabel("epoch")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8, min_n_ticks=1))
+    axes.xaxis.set_major_locator(
+        MaxNLocator(integer=True, nbins=8, steps=[1, 2, 5, 10], min_n_ticks=1)
+    )
 
 
 def in_per_cent(axes: Axes, axis: str = "y") -> None:

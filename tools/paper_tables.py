@@ -1,0 +1,284 @@
+"""The tables of ``docs/results/paper.md``: what the paper claims, and what the records show."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.report.joint_table import OF_PAPER, PAPER, joint_table
+from annealtune.studies.reproduction import net_of
+
+# What tells how a run was made, besides its experiment.
+ORIGIN = ("annealtune", "commit", "torch", "python", "machine", "cpu", "threads")
+BASELINE, ALWAYS = "scheduled-sgd", "random-rate"
+METHODS = {
+    "the text's method": "sgd-sa-paper-text",
+    "the script's method": "sgd-sa-paper-code",
+    "always accept": ALWAYS,
+    "self-tuned over SGD": "self-tuned-sgd",
+    "self-tuned over AdamW": "self-tuned",
+}
+_THEIRS = ("sgd-sa", BASELINE)
+NO_RECORD = "no record yet"
+_LOSS, _ACCURACY, _TRAINING = "validation_paper_loss", "validation_accuracy", "train_eval_accuracy"
+# The first and the last epochs that are looked at together.
+_SOME = 10
+# By seed, the numbers of a run's epochs.
+_Curves = dict[int, list[float]]
+_BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def fill(text: str, studies: Sequence[Study]) -> str:
+    """Return a page with the tables between its marks built from studies."""
+    tables: dict[str, Callable[[], list[Sequence[str]]]] = {
+        "table-1": lambda: _table_1(studies, "last epoch", is_paper=False),
+        "table-1-best": lambda: _table_1(studies, "best epoch", is_paper=False),
+        "table-1-paper": lambda: _table_1(studies, "last epoch", is_paper=True),
+        **{name: partial(_claim, each, studies) for name, each in CLAIMS.items()},
+        "figure-1": lambda: _figure_1(studies),
+        "records": lambda: _records(studies),
+    }
+
+    def built(match: re.Match[str]) -> str:
+        titles, *rows = tables[match[2]]() or [()]
+        lines = [titles, ["---"] * len(titles), *rows]
+        table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+        return match[1] + (table if rows else "No records yet.\n") + match[3]
+
+    return _BUILT.sub(built, text)
+
+
+def _table_1(studies: Sequence[Study], epoch: str, *, is_paper: bool) -> list[Sequence[str]]:
+    """Return Table 1 with the numbers of one epoch: of the paper, or of our runs.
+
+    Below the last epochs of our runs stand mean and best of the paper too.
+    """
+    table = joint_table(studies)
+    if table is None:
+        return []
+    titles = [title for title, width in table.groups for _ in range(width)]
+    wanted = [place for place, title in enumerate(titles) if not title or epoch in title]
+    # Best epochs are ours alone.
+    both = not is_paper and epoch == "last epoch"
+    rows = [row for row in table.rows if row[0].text.endswith(OF_PAPER) is is_paper]
+    rows += [r for r in table.footer if both or r[0].text.endswith(OF_PAPER) is is_paper]
+    nets = [title.partition(",")[0] for title in titles]
+    if is_paper:
+        nets = [net.partition("-w")[0] for net in nets]
+    named = [f"{nets[place]}: {table.columns[place]}" for place in wanted[2:]]
+    lines: list[Sequence[str]] = [(*table.columns[:2], *named)]
+    for row in rows:
+        cells = [row[place] for place in wanted]
+        lines.append([f"**{cell.text}**" if cell.is_best else cell.text for cell in cells])
+    return lines
+
+
+def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
+    """Return which runs there are, those made in the same way together."""
+    rows: list[Sequence[str]] = []
+    for study in studies:
+        groups: dict[tuple[str, ...], list[RunRecord]] = {}
+        for run in study.runs:
+            made = run.config["environment"]
+            origin = tuple(str(made.get(key, "not recorded")) for key in ORIGIN)
+            groups.setdefault(origin, []).append(run)
+        for (version, commit, *rest), runs in groups.items():
+            texts = []
+            for method in dict.fromkeys(run.method for run in runs):
+                seeds = ", ".join(str(run.seed) for run in runs if run.method == method)
+                texts.append(f"{method} {seeds}")
+            named = zip(ORIGIN[2:], rest, strict=True)
+            made_with = ", ".join(f"{key} {value}" for key, value in named)
+            program = f"{version}, {commit[:12]}"
+            rows.append((f"`{study.name}`", "; ".join(texts), program, made_with))
+    return [("record", "methods and seeds", "annealtune, commit", "made with"), *rows]
+
+
+# --- The paper's claims, point by point ---
+
+
+class Claim(NamedTuple):
+    """What is measured for one claim.
+
+    Attributes:
+        ours: the text for a method of a study.
+        theirs: the text for the paper's own numbers of its two methods by a key; None: it has none.
+        key: which numbers those are.
+        is_of_steps: whether it is about the accept test of steps, which not all methods have.
+    """
+
+    ours: Callable[[Study, str], str]
+    theirs: Callable[[_Curves, _Curves], str] | None = None
+    key: str = _ACCURACY
+    is_of_steps: bool = False
+
+
+def _claim(claim: Claim, studies: Sequence[Study]) -> list[Sequence[str]]:
+    """Return what the paper has for a claim on both nets, and what each method gives."""
+    found = {net: next((s for s in studies if net_of(s.name) == net), None) for net in PAPER}
+    titles = [
+        net if study is None else f"{study.experiment.get('model', net)}"
+        for net, study in found.items()
+    ]
+    rows: list[Sequence[str]] = [("", *titles)]
+    if claim.theirs is not None:
+        printed = (
+            [dict(enumerate([v] for v in PAPER[net][m][claim.key == _ACCURACY])) for m in _THEIRS]
+            for net in found
+        )
+        rows.append(("the paper", *(claim.theirs(*each) for each in printed)))
+    for name, method in METHODS.items():
+        if claim.is_of_steps and method.startswith("self-tuned"):
+            continue
+        cells = [
+            NO_RECORD if study is None or not _curves(study, method, _LOSS)
+            else claim.ours(study, method)
+            for study in found.values()
+        ]  # fmt: skip
+        rows.append((name, *cells))
+    return rows
+
+
+def _curves(study: Study, method: str, key: str) -> _Curves:
+    """Return the numbers of every epoch of every run of a method, by seed."""
+    curves = {run.seed: [line.get(key) for line in run.metrics] for run in study.of(method)}
+    known = {seed: [v for v in curve if v is not None] for seed, curve in curves.items()}
+    return {seed: curve for seed, curve in known.items() if curve}
+
+
+def _compared(
+    key: str, text: Callable[[_Curves, _Curves], str], with_: str = BASELINE
+) -> Callable[[Study, str], str]:
+    """Return what compares a method with another one, on the seeds that both have."""
+    return lambda study, method: text(_curves(study, method, key), _curves(study, with_, key))
+
+
+def _common(*both: _Curves) -> list[list[list[float]]]:
+    """Return the curves of the common seeds, in their order."""
+    seeds = sorted(set.intersection(*(set(each) for each in both)))
+    return [[each[seed] for seed in seeds] for each in both]
+
+
+def _won(ours: _Curves, base: _Curves, *, is_loss: bool = False) -> str:
+    """Return on how many of the common seeds ours ends better, and the means over them."""
+    pairs = [(a[-1], b[-1]) for a, b in zip(*_common(ours, base), strict=True)]
+    if not pairs:
+        return NO_RECORD
+    won = sum(a < b if is_loss else a > b for a, b in pairs)
+    means = [fmean(each) for each in zip(*pairs, strict=True)]
+    texts = [f"{mean:.6f}" if is_loss else _per_cent(mean) for mean in means]
+    return f"{won} of {len(pairs)} seeds; {texts[0]} against {texts[1]}"
+
+
+def _ended(summarise: Callable[[list[float]], float]) -> Callable[[_Curves, _Curves], str]:
+    """Return what compares a summary of the ends of the common seeds."""
+
+    def text(ours: _Curves, base: _Curves) -> str:
+        both = _common(ours, base)
+        if len(both[0]) < (2 if summarise is stdev else 1):
+            return "too few seeds"
+        return " against ".join(_per_cent(summarise([c[-1] for c in each])) for each in both)
+
+    return text
+
+
+def _dropped(ours: _Curves, base: _Curves) -> str:
+    """Return the largest drop from an epoch to the next one, and when it was."""
+    texts = []
+    for each in _common(ours, base):
+        falls = [
+            (before - after, epoch)
+            for curve in each
+            for epoch, (before, after) in enumerate(itertools.pairwise(curve), 2)
+        ]
+        size, epoch = max(falls, default=(0.0, 0))
+        texts.append(f"{100 * size:.2f} points in epoch {epoch}")
+    return " against ".join(texts)
+
+
+def _probability(study: Study, method: str) -> str:
+    curves = list(_curves(study, method, "accept_probability").values())
+    middle = len(curves[0]) // 2
+    first, half, last = (fmean(curve[at] for curve in curves) for at in (0, middle - 1, -1))
+    return f"{first:.3f} in the first epoch, {half:.3f} at half, {last:.3f} in the last"
+
+
+def _by_rate(study: Study, method: str) -> str:
+    """Return which share of small and of large rates was accepted, at first and in the end."""
+    texts = []
+    for title, is_meant in (("0.5 and more", _is_large), ("0.1 and less", _is_small)):
+        shares = []
+        for part in (slice(None, _SOME), slice(-_SOME, None)):
+            moves = [
+                move
+                for run in study.of(method)
+                for line in run.moves[part]
+                for move in line["settings"]
+                if is_meant(move["setting"]["lr"])
+            ]
+            tried, accepted = (sum(move[key] for move in moves) for key in ("tried", "accepted"))
+            shares.append(_per_cent(accepted / tried) if tried else "never tried")
+        texts.append(f"{title}: {shares[0]}, then {shares[1]}")
+    return "; ".join(texts)
+
+
+def _is_large(rate: float) -> bool:
+    return rate >= 0.5
+
+
+def _is_small(rate: float) -> bool:
+    return rate <= 0.1
+
+
+def _refused(study: Study, method: str) -> str:
+    """Return what the accept test refused, and where that led compared with no such test."""
+    curves = _curves(study, method, "acceptance_rate").values()
+    shares = [1 - fmean(curve) for curve in curves]
+    late = [1 - fmean(curve[len(curve) // 2 :]) for curve in curves]
+    text = f"{_per_cent(fmean(shares))} of all moves refused"
+    text += f" ({_per_cent(fmean(late))} in the second half)"
+    if method == ALWAYS:
+        return text
+    found = _compared(_ACCURACY, _won, ALWAYS)(study, method)
+    return text if found == NO_RECORD else f"{text}; more accurate on {found}"
+
+
+CLAIMS = {
+    "loss": Claim(
+        _compared(_LOSS, partial(_won, is_loss=True)), partial(_won, is_loss=True), _LOSS
+    ),
+    "accuracy": Claim(_compared(_ACCURACY, _won), _won),
+    "best-seed": Claim(_compared(_ACCURACY, _ended(max)), _ended(max)),
+    "probability": Claim(_probability, is_of_steps=True),
+    "large-rates": Claim(_by_rate, is_of_steps=True),
+    "training": Claim(_compared(_TRAINING, _ended(fmean))),
+    "drops": Claim(_compared(_ACCURACY, _dropped)),
+    "seed": Claim(_compared(_ACCURACY, _ended(stdev)), _ended(stdev)),
+    "accept-test": Claim(_refused, is_of_steps=True),
+}
+
+
+def _figure_1(studies: Sequence[Study]) -> list[Sequence[str]]:
+    """Return what SSA and SGD reach on Fashion-MNIST, in the last epoch."""
+    rows: list[Sequence[str]] = []
+    for study in studies:
+        for method in study.methods if any(m.startswith("ssa") for m in study.methods) else ():
+            accuracy, training, loss = (
+                fmean(curve[-1] for curve in _curves(study, method, key).values())
+                for key in (_ACCURACY, _TRAINING, "validation_loss")
+            )
+            moves = _curves(study, method, "acceptance_rate").values()
+            shares = [_per_cent(fmean(curve[at] for curve in moves)) for at in (0, -1) if moves]
+            texts = (_per_cent(accuracy), _per_cent(training), f"{loss:.4f}")
+            rows.append((method, str(len(study.of(method))), *texts, ", ".join(shares)))
+    columns = ("method", "seeds", "validation accuracy", "training accuracy", "validation loss")
+    return [(*columns, "moves accepted, first and last epoch"), *rows]
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:.2f} %"
