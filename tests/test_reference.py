@@ -181,7 +181,7 @@ def told_by_reference(races):
             [arm.losses for arm in race.arms],
             [place for place, arm in enumerate(race.arms) if arm not in race.live],
             race.arms.index(race.winner),
-            race.rate,
+            race.winner.rate,
         )
         for race in races
     ]
