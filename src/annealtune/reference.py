@@ -243,8 +243,8 @@ class Algorithm3:
         extra, patient, minibatches = self._allowance()
         if len(self.live) == 1:
             return self.minibatches >= LEAST_WINDOW
-        rise, error = self._rise(self.leader)
-        allowed = extra if -rise > 3 * error else patient  # on a plateau it is too early to judge
+        # On a plateau it is too early to judge.
+        allowed = patient if self._trend(self.leader) == 0 else extra
         is_spent = self.extra_steps + len(self.live) - 1 > allowed
         return is_spent or self.minibatches >= minibatches
 
@@ -254,10 +254,11 @@ class Algorithm3:
         incumbent = min(self.arms, key=lambda arm: abs(math.log(arm.rate / present)))
         winner = min(self.live, key=lambda arm: (self._score(arm), arm is not incumbent))  #    l. 8
         is_lowest = winner is min(self.arms, key=lambda arm: arm.rate)
-        rise, error = self._rise(winner)
         self.races.append(Finished(self.arms, self.live, winner, self.extra_steps))
         has_room = len(self.races) < 5 and self._allowance()[0] >= 2 * 8
-        if is_lowest and rise > 2 * error and has_room:  #                                      l. 9
+        if (
+            is_lowest and self._trend(winner) > 0 and has_room
+        ):  #                                      l. 9
             self._start_race([winner.rate * HALF_DECADE**n for n in range(-2, 1)])
             return
         self.rate, self.began = winner.rate, self.steps + 1
@@ -323,15 +324,14 @@ class Algorithm3:
         mean = math.fsum(clipped) / len(clipped)
         return mean > 0 and mean > 4 * statistics.stdev(clipped) / math.sqrt(len(clipped))
 
-    def _rise(self, arm: Arm) -> tuple[float, float]:
-        """Return by how much the loss of an arm has risen since the first ones, and the error."""
-        if len(arm.losses) < LEAST_WINDOW:
-            return 0.0, math.inf  # too early to tell
-        early = min(LEAST_WINDOW, len(arm.losses) // 2)
-        width = max(LEAST_WINDOW, self.minibatches // 2)
-        first, last = arm.losses[:early], arm.losses[early:][-width:]
-        squares = (statistics.variance(part) / len(part) for part in (first, last))
-        return statistics.fmean(last) - statistics.fmean(first), math.sqrt(sum(squares))
+    def _trend(self, arm: Arm) -> int:
+        """Return 1 if the losses of an arm lie two deviations above the first, -1 if below."""
+        first, last = arm.losses[0], arm.losses[1:][-max(LEAST_WINDOW, self.minibatches // 2) :]
+        if len(last) < LEAST_WINDOW:
+            return 0
+        error = 2 * statistics.stdev(last) * math.sqrt(1 + 1 / len(last))
+        rise = statistics.fmean(last) - first
+        return (rise > error) - (rise < -error)
 
     def _allowance(self) -> tuple[int, int, int]:
         """Return the extra steps a race may make, those on a plateau, and its minibatches."""

@@ -24,9 +24,8 @@ LEAST_WINDOW = 4
 # A single difference counts at most this many times the median one, so that an arm that explodes
 # is not saved by its own deviation.
 _OUTLIER = 3.0
-# The leader has learnt something when its loss has fallen by this many standard errors, and an arm
-# does harm when its loss has risen by that many.
-_LEARNT, _HARMED = 3.0, 2.0
+# The loss of an arm has fallen or risen when it differs from the first by this many deviations.
+_CHANGED = 2.0
 
 # Minibatches of one race.
 _LONGEST = 40
@@ -196,27 +195,18 @@ class Standings:
             if arm != leader and self.difference(arm, leader).is_clear:
                 self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
 
-    @property
-    def has_learnt(self) -> bool:
-        """Whether the leader's loss has clearly fallen since the first minibatches."""
-        rise = self._rise(self.leader)
-        return rise is not None and -rise.mean > _LEARNT * rise.error
+    def trend(self, arm: int) -> int:
+        """Return 1 if the loss of an arm has clearly risen, -1 if it has fallen, else 0.
 
-    def does_harm(self, arm: int) -> bool:
-        """Tell whether the loss of an arm has clearly risen since the first minibatches."""
-        rise = self._rise(arm)
-        return rise is not None and rise.mean > _HARMED * rise.error
-
-    def _rise(self, arm: int) -> Difference | None:
-        """Return by how much the loss of an arm has risen, None if it is too early to tell."""
+        Its last losses are compared with the first one, which is that of the untouched weights.
+        """
         losses = self.losses[arm]
-        if len(losses) < LEAST_WINDOW:
-            return None
-        early = min(LEAST_WINDOW, len(losses) // 2)
-        first, last = losses[:early], losses[early:][-self._window() :]
-        squares = (statistics.variance(part) / len(part) for part in (first, last))
-        mean = statistics.fmean(last) - statistics.fmean(first)
-        return Difference(mean, math.sqrt(sum(squares)))
+        last = losses[1:][-self._window() :]
+        if len(last) < LEAST_WINDOW:
+            return 0  # too early to tell
+        change = statistics.fmean(last) - losses[0]
+        error = statistics.stdev(last) * math.sqrt(1 + 1 / len(last))
+        return int(change > _CHANGED * error) - int(change < -_CHANGED * error)
 
     @property
     def leader(self) -> int:

@@ -318,7 +318,7 @@ class Races(Part):
             return ()
         winner = rate_of(race.settings[arm])
         is_lowest = winner == min(map(rate_of, race.settings))
-        return spaced(winner, -_BEYOND, 0) if is_lowest and race.standings.does_harm(arm) else ()
+        return spaced(winner, -_BEYOND, 0) if is_lowest and race.standings.trend(arm) > 0 else ()
 
     def note_cut(self, rate: float) -> None:
         """Let the record of the last race tell the rate that the guard has left."""
@@ -493,7 +493,7 @@ class Race:
         if live == 1:  # one that is left because the others broke may break too
             return self.standings.minibatches >= LEAST_WINDOW
         is_spent = self.extra_steps + live - 1 > self._allowance.extra_steps
-        if is_spent and self._objective is None and not self.standings.has_learnt:
+        if is_spent and self._objective is None and not self.standings.trend(self.standings.leader):
             # On a plateau it is too early to judge.
             is_spent = self.extra_steps + live - 1 > self._allowance.patient
         return is_spent or self.standings.minibatches >= self._allowance.minibatches
