@@ -25,6 +25,7 @@ CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
     "least-window": ("LEAST_WINDOW", (rules,)),
     "outlier": ("_OUTLIER", (rules,)),
     "grace": ("_GRACE", (rules,)),
+    "catching-up": ("_CATCHING_UP", (rules,)),
     "changed": ("_CHANGED", (rules,)),
     "longest": ("_LONGEST", (rules,)),
     "share": ("_SHARE", (rules,)),

@@ -232,7 +232,7 @@ class Algorithm3:
         self.live = [arm for arm in self.live if math.isfinite(found[arm.rate])]  #             l. 5
         if self.minibatches >= GRACE:  #                                                        l. 6
             leader = self.leader
-            self.live = [a for a in self.live if a is leader or not self._is_clear(a, leader)]
+            self.live = [a for a in self.live if a is leader or not self._is_lost(a, leader)]
         self.net = self.leader.net
         if self._is_over():
             self._finish_race()
@@ -315,14 +315,15 @@ class Algorithm3:
     def _window(self, arm: Arm) -> list[float]:
         return arm.losses[-max(LEAST_WINDOW, self.minibatches // 2) :]
 
-    def _is_clear(self, arm: Arm, other: Arm) -> bool:
-        """Tell whether an arm is worse than another by 4 standard errors of paired differences."""
+    def _is_lost(self, arm: Arm, other: Arm) -> bool:
+        """Tell whether an arm is worse by 4 standard errors, and does not catch up."""
         pairs = zip(self._window(arm), self._window(other), strict=True)
         differences = [loss - its_loss for loss, its_loss in pairs]
         bound = 3 * statistics.median(map(abs, differences))  # one explosion does not decide
         clipped = [max(-bound, min(bound, difference)) for difference in differences]
         mean = math.fsum(clipped) / len(clipped)
-        return mean > 0 and mean > 4 * statistics.stdev(clipped) / math.sqrt(len(clipped))
+        is_clear = mean > 0 and mean > 4 * statistics.stdev(clipped) / math.sqrt(len(clipped))
+        return is_clear and differences[-1] >= 2 / 3 * mean
 
     def _trend(self, arm: Arm) -> int:
         """Return 1 if the losses of an arm lie two deviations above the first, -1 if below."""

@@ -164,6 +164,20 @@ class TestVerdict:
         assert list(decisions(factor, shift)) == list(decisions(1.0, 0.0))
 
 
+class TestCatchingUp:
+    def test_an_arm_whose_gap_closes_stays(self):
+        gaps = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.45, 0.4, 0.2])
+        for gap, stays in ((gaps, True), (gaps[::-1], False)):
+            standings = filled(np.full(10, 1.0), 1.0 + gap)
+            standings.drop_losers()
+            assert (1 in standings.live) is stays
+
+    def test_nobody_is_dropped_early(self):
+        standings = filled(np.full(9, 1.0), np.full(9, 2.0))
+        standings.drop_losers()
+        assert standings.live == [0, 1]
+
+
 class TestTrend:
     def test_noise_is_flat(self):
         assert filled(around(1.0, deviation=0.05, count=20)).trend(0) == 0

@@ -17,8 +17,10 @@ from annealtune.annealing.neighborhood import Setting, restored
 
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
-# ... but not in the first minibatches, where the larger rates gain most, whatever comes after.
+# ... but not in the first minibatches, where the larger rates gain most, whatever comes after ...
 _GRACE = 10
+# ... nor while it catches up: while the last difference is less than this part of the mean one.
+_CATCHING_UP = 2 / 3
 # Losses are compared over at least this many minibatches.
 LEAST_WINDOW = 4
 # A single difference counts at most this many times the median one, so that an arm that explodes
@@ -192,7 +194,11 @@ class Standings:
             return
         leader = self.leader
         for arm in list(self.live):
-            if arm != leader and self.difference(arm, leader).is_clear:
+            if arm == leader:
+                continue
+            worse = self.difference(arm, leader)
+            last = self.losses[arm][-1] - self.losses[leader][-1]
+            if worse.is_clear and last >= _CATCHING_UP * worse.mean:
                 self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
 
     def trend(self, arm: int) -> int:

@@ -34,8 +34,9 @@ def race_by_hand(runs, batches, loss_of):
     """Train copies (net, optimizer) side by side; return scores, who was dropped when, the winner.
 
     From the text of annealing/race.py: the second half of the race counts; from the tenth minibatch
-    on whoever is clearly worse than the leader is dropped; the best of those that stay wins, once
-    the budget is spent, or twice the budget where the leader's loss has neither fallen nor risen.
+    on whoever is clearly worse than the leader and does not catch up is dropped; the best of those
+    that stay wins, once the budget is spent, or twice the budget where the leader's loss has not
+    changed since the first one.
     """
     live, losses, dropped = list(range(len(runs))), [[] for _ in runs], {}
     allowed, extra = rules.allowance(None), 0
@@ -58,7 +59,8 @@ def race_by_hand(runs, batches, loss_of):
         for arm in sorted(live, key=lambda arm: -statistics.fmean(window(arm))):
             mean, error = paired(window(arm), window(leader)) if count > 1 else (0.0, 1.0)
             may_go = count >= rules._GRACE and arm != leader
-            if may_go and mean > 0 and mean > rules._CLEARLY * error:
+            is_catching_up = losses[arm][-1] - losses[leader][-1] < 2 / 3 * mean
+            if may_go and mean > 0 and mean > rules._CLEARLY * error and not is_catching_up:
                 live.remove(arm)
                 dropped[arm] = count
         budget = allowed.extra_steps * (2 if is_flat(losses[leader], window(leader)) else 1)
