@@ -253,6 +253,10 @@ class Algorithm3:
         present = self.races[-1].winner.rate if self.races else self.centre
         incumbent = min(self.arms, key=lambda arm: abs(math.log(arm.rate / present)))
         winner = min(self.live, key=lambda arm: (self._score(arm), arm is not incumbent))  #    l. 8
+        if isinstance(self.optimizer, ADAMS) and winner.rate < incumbent.rate:
+            is_sound = incumbent in self.live and self._trend(incumbent) <= 0
+            if is_sound and not self._is_clear(incumbent, winner):
+                winner = incumbent
         is_lowest = winner is min(self.arms, key=lambda arm: arm.rate)
         self.races.append(Finished(self.arms, self.live, winner, self.extra_steps))
         has_room = len(self.races) < 5 and self._allowance()[0] >= 2 * 8
@@ -316,14 +320,23 @@ class Algorithm3:
         return arm.losses[-max(LEAST_WINDOW, self.minibatches // 2) :]
 
     def _is_lost(self, arm: Arm, other: Arm) -> bool:
-        """Tell whether an arm is worse by 4 standard errors, and does not catch up."""
+        """Tell whether an arm is clearly worse than another, and does not catch up."""
+        last = arm.losses[-1] - other.losses[-1]
+        return self._is_clear(arm, other) and last >= 2 / 3 * self._difference(arm, other)[0]
+
+    def _is_clear(self, arm: Arm, other: Arm) -> bool:
+        """Tell whether an arm is worse than another by 4 standard errors."""
+        mean, error = self._difference(arm, other)
+        return mean > 0 and mean > 4 * error
+
+    def _difference(self, arm: Arm, other: Arm) -> tuple[float, float]:
+        """Return the mean of the paired differences of two arms, and its standard error."""
         pairs = zip(self._window(arm), self._window(other), strict=True)
         differences = [loss - its_loss for loss, its_loss in pairs]
         bound = 3 * statistics.median(map(abs, differences))  # one explosion does not decide
         clipped = [max(-bound, min(bound, difference)) for difference in differences]
         mean = math.fsum(clipped) / len(clipped)
-        is_clear = mean > 0 and mean > 4 * statistics.stdev(clipped) / math.sqrt(len(clipped))
-        return is_clear and differences[-1] >= 2 / 3 * mean
+        return mean, statistics.stdev(clipped) / math.sqrt(len(clipped))
 
     def _trend(self, arm: Arm) -> int:
         """Return 1 if the losses of an arm lie two deviations above the first, -1 if below."""

@@ -50,14 +50,14 @@ def test_a_record_tells_its_variant(monkeypatch):
 
 
 def test_they_hold_for_their_context_alone():
-    before = race.SPACING, rules._PATIENCE, race.Race.verdict
-    with variants.applied("spacing=2,patience=3,cautious=1"):
+    before = race.SPACING, rules._PATIENCE, race.Races._cautious
+    with variants.applied("spacing=2,patience=3,cautious=0"):
         assert race.SPACING == 2.0
-        assert race.Race.verdict is not before[2]
-    assert before == (race.SPACING, rules._PATIENCE, race.Race.verdict)
+        assert race.Races._cautious is not before[2]
+    assert before == (race.SPACING, rules._PATIENCE, race.Races._cautious)
 
 
-@pytest.mark.parametrize("text", ["beleif=1", "grace=one", "grace", "guard=1", "cautious=0"])
+@pytest.mark.parametrize("text", ["beleif=1", "grace=one", "grace", "guard=1", "cautious=1"])
 def test_what_is_none_is_refused(text):
     with pytest.raises(ValueError, match=r"beleif|float|guard|cautious"):
         variants.parse(text)

@@ -229,7 +229,7 @@ class Races(Part):
         race.arms.unseal()  # the winner is brought into the model, the others go
         if race.all_broke:
             return self._after_all_broke(race, step)
-        outcome = race.verdict(self._incumbent(race))
+        outcome = self._cautious(race, race.verdict(self._incumbent(race)))
         winner = race.settings[outcome.winner]
         self._context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
@@ -311,6 +311,24 @@ class Races(Part):
         rate = before[-1].rate if before else self.centre
         distances = [abs(math.log(rate_of(setting) / rate)) for setting in race.settings]
         return distances.index(min(distances))
+
+    def _cautious(self, race: Race, outcome: Outcome) -> Outcome:
+        """Keep the incumbent where a smaller rate of Adam's has won that is not clearly better.
+
+        A race is cold and the run is warmed up, so large rates do better there than here. And in
+        noise any arm can win, but a rate that is too small learns nothing. An incumbent that does
+        harm is not kept.
+        """
+        incumbent, standings = self._incumbent(race), race.standings
+        rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
+        is_free = self._plan.neighborhood is not None or self._plan.objective is not None
+        if is_free or not isinstance(self._context.base, ADAMS) or rates[0] >= rates[1]:
+            return outcome
+        if incumbent not in standings.live or standings.trend(incumbent) > 0:
+            return outcome
+        if standings.difference(incumbent, outcome.winner).is_clear:
+            return outcome
+        return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
         """Return the arms of a further race, where even the lowest rate of this one does harm."""
