@@ -181,7 +181,7 @@ def told_by_reference(races):
             [arm.losses for arm in race.arms],
             [place for place, arm in enumerate(race.arms) if arm not in race.live],
             race.arms.index(race.winner),
-            race.rate,
+            race.winner.rate,
         )
         for race in races
     ]
@@ -194,8 +194,8 @@ def told_by_reference(races):
         (normed, adamw, entropy, None, 200, 1),
         (plain, adamw, entropy, None, 140, 1),  # short: three arms
         (normed, momentum, entropy, 0.03, 500, 1),
-        (normed, adamw, entropy, 1.0, 500, 2),  # even the lowest rate does harm: a further race
-        (plain, momentum, entropy, 5.0, 500, 2),
+        (normed, adamw, entropy, 30.0, 500, 2),  # even the lowest rate does harm: a further race
+        (plain, momentum, entropy, 100.0, 500, 2),
         (plain, momentum, squares, 0.3, 200, 1),  # arms break
     ],
 )

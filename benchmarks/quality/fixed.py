@@ -7,7 +7,7 @@ import math
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.guard import EVERY
 from annealtune.optim.options import GroupRates
-from annealtune.optim.race import known_centre, relative_centre
+from annealtune.optim.race import ADAMS, CENTRE_OF_ADAMS, relative_centre
 from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 
 from .bases import base_of, write_rate
@@ -64,8 +64,7 @@ def centre(task: Task, base_name: str, *, relative: bool) -> float:
     """Return the middle of a first race, or where it would be by the relative update."""
     gradients = Gradients(task)
     base = base_of(base_name, task, gradients.network)
-    known = None if relative else known_centre(base)
-    if known is not None:
-        return known
+    if isinstance(base, ADAMS) and not relative:
+        return CENTRE_OF_ADAMS
     gradients.loss(task.minibatch(0)).backward()
     return relative_centre(base, GroupRates("centre", base))

@@ -133,14 +133,14 @@ def _write(optimizer: Optimizer, setting: Mapping[str, Any], ratios: Sequence[fl
 
 # Algorithm 3. Rates of arms are half a decade apart; a race looks at the second half of its losses.
 HALF_DECADE = 10.0**0.5
-LEAST_WINDOW = 4
+GRACE, LEAST_WINDOW = 10, 4
 ADAMS = (
     torch.optim.Adam,
     torch.optim.AdamW,
     torch.optim.Adamax,
     torch.optim.NAdam,
     torch.optim.RAdam,
-    torch.optim.RMSprop,
+    torch.optim.SparseAdam,
 )
 
 
@@ -156,12 +156,12 @@ class Arm:
 
 @dataclasses.dataclass
 class Finished:
-    """A race that is over: its arms, those that were not dropped, the winner, the rate chosen."""
+    """A race that is over: its arms, those that were not dropped, the winner, what it cost."""
 
     arms: list[Arm]
     live: list[Arm]
     winner: Arm
-    rate: float
+    extra_steps: int
 
 
 class Algorithm3:
@@ -199,9 +199,11 @@ class Algorithm3:
         self.mean: list[Tensor] = []  # the average of weights and BatchNorm's statistics
         self.averaged = 0
         self.best, self.lowest = self.net, math.inf
-        extra, _ = self._allowance()
-        above = 2 if extra >= 3 * 8 else 1  # every arm must be able to make eight steps
-        self._start_race([centre * HALF_DECADE**n for n in range(-1, above + 1)])  #         l. 1-2
+        lowest, highest = (-1, 2) if isinstance(optimizer, ADAMS) else (-2, 1)
+        extra, *_ = self._allowance()
+        if extra < 3 * 8:  # every arm must be able to make eight steps
+            highest -= 1
+        self._start_race([centre * HALF_DECADE**n for n in range(lowest, highest + 1)])  #   l. 1-2
 
     def step(self, x: Any, y: Any) -> float:
         """Make one step on one minibatch, with every live arm in a race; return the loss."""
@@ -228,9 +230,9 @@ class Algorithm3:
         self.minibatches += 1
         self.extra_steps += len(self.live) - 1
         self.live = [arm for arm in self.live if math.isfinite(found[arm.rate])]  #             l. 5
-        if self.minibatches >= LEAST_WINDOW:  #                                                 l. 6
+        if self.minibatches >= GRACE:  #                                                        l. 6
             leader = self.leader
-            self.live = [a for a in self.live if a is leader or not self._is_clear(a, leader)]
+            self.live = [a for a in self.live if a is leader or not self._is_lost(a, leader)]
         self.net = self.leader.net
         if self._is_over():
             self._finish_race()
@@ -238,40 +240,34 @@ class Algorithm3:
 
     def _is_over(self) -> bool:  #                                                              l. 7
         """Tell whether one arm is left, or what the race may cost is spent."""
-        extra, minibatches = self._allowance()
+        extra, patient, minibatches = self._allowance()
         if len(self.live) == 1:
             return self.minibatches >= LEAST_WINDOW
-        rise, error = self._rise(self.leader)
-        patience = 1 if -rise > 3 * error else 2  # on a plateau it is too early to judge
-        is_spent = self.extra_steps + len(self.live) - 1 > patience * extra
+        # On a plateau it is too early to judge.
+        allowed = patient if self._trend(self.leader) == 0 else extra
+        is_spent = self.extra_steps + len(self.live) - 1 > allowed
         return is_spent or self.minibatches >= minibatches
 
     def _finish_race(self) -> None:
         """Choose the rate and start again with it, or race on below."""
-        present = self.races[-1].rate if self.races else self.centre
+        present = self.races[-1].winner.rate if self.races else self.centre
         incumbent = min(self.arms, key=lambda arm: abs(math.log(arm.rate / present)))
-        winner = min(self.live, key=lambda arm: (self._score(arm), arm is not incumbent))
-        if winner.rate < incumbent.rate and incumbent in self.live:  #                          l. 8
-            winner = winner if self._is_clear(incumbent, winner) else incumbent
-        chosen = winner.rate
-        goes_on = self._goes_on(winner)  #                                                      l. 9
-        if not goes_on and not isinstance(self.optimizer, ADAMS):
-            chosen = winner.rate / HALF_DECADE
-        self.races.append(Finished(self.arms, self.live, winner, chosen))
-        if goes_on:
+        winner = min(self.live, key=lambda arm: (self._score(arm), arm is not incumbent))  #    l. 8
+        if isinstance(self.optimizer, ADAMS) and winner.rate < incumbent.rate:
+            is_sound = incumbent in self.live and self._trend(incumbent) <= 0
+            if is_sound and not self._is_clear(incumbent, winner):
+                winner = incumbent
+        is_lowest = winner is min(self.arms, key=lambda arm: arm.rate)
+        self.races.append(Finished(self.arms, self.live, winner, self.extra_steps))
+        has_room = len(self.races) < 5 and self._allowance()[0] >= 2 * 8
+        if (
+            is_lowest and self._trend(winner) > 0 and has_room
+        ):  #                                      l. 9
             self._start_race([winner.rate * HALF_DECADE**n for n in range(-2, 1)])
             return
-        self.rate, self.began = chosen, self.steps + 1
+        self.rate, self.began = winner.rate, self.steps + 1
         self.net, self.optimizer = copy.deepcopy(self.first)  #                                l. 10
         self._average(1.0)
-
-    def _goes_on(self, winner: Arm) -> bool:
-        """Tell whether even the lowest rate that was tried does harm, and there is room."""
-        tried = [arm.rate for race in self.races for arm in race.arms]
-        is_lowest = winner.rate == min([*tried, *(arm.rate for arm in self.arms)])
-        has_room = len(self.races) < 4 and self._allowance(is_further=True)[0] >= 2 * 8
-        rise, error = self._rise(winner)
-        return is_lowest and has_room and rise > 2 * error
 
     def _plain_step(self, x: Any, y: Any) -> float:  #                                         l. 11
         """Make one step of the optimizer: the rate is warmed up, held, decayed to zero."""
@@ -323,31 +319,41 @@ class Algorithm3:
     def _window(self, arm: Arm) -> list[float]:
         return arm.losses[-max(LEAST_WINDOW, self.minibatches // 2) :]
 
+    def _is_lost(self, arm: Arm, other: Arm) -> bool:
+        """Tell whether an arm is clearly worse than another, and does not catch up."""
+        last = arm.losses[-1] - other.losses[-1]
+        return self._is_clear(arm, other) and last >= 2 / 3 * self._difference(arm, other)[0]
+
     def _is_clear(self, arm: Arm, other: Arm) -> bool:
-        """Tell whether an arm is worse than another by 4 standard errors of paired differences."""
+        """Tell whether an arm is worse than another by 4 standard errors."""
+        mean, error = self._difference(arm, other)
+        return mean > 0 and mean > 4 * error
+
+    def _difference(self, arm: Arm, other: Arm) -> tuple[float, float]:
+        """Return the mean of the paired differences of two arms, and its standard error."""
         pairs = zip(self._window(arm), self._window(other), strict=True)
         differences = [loss - its_loss for loss, its_loss in pairs]
         bound = 3 * statistics.median(map(abs, differences))  # one explosion does not decide
         clipped = [max(-bound, min(bound, difference)) for difference in differences]
         mean = math.fsum(clipped) / len(clipped)
-        return mean > 0 and mean > 4 * statistics.stdev(clipped) / math.sqrt(len(clipped))
+        return mean, statistics.stdev(clipped) / math.sqrt(len(clipped))
 
-    def _rise(self, arm: Arm) -> tuple[float, float]:
-        """Return by how much the loss of an arm has risen since the first ones, and the error."""
-        if len(arm.losses) < LEAST_WINDOW:
-            return 0.0, math.inf  # too early to tell
-        early = min(LEAST_WINDOW, len(arm.losses) // 2)
-        width = max(LEAST_WINDOW, self.minibatches // 2)
-        first, last = arm.losses[:early], arm.losses[early:][-width:]
-        squares = (statistics.variance(part) / len(part) for part in (first, last))
-        return statistics.fmean(last) - statistics.fmean(first), math.sqrt(sum(squares))
+    def _trend(self, arm: Arm) -> int:
+        """Return 1 if the losses of an arm lie two deviations above the first, -1 if below."""
+        first, last = arm.losses[0], arm.losses[1:][-max(LEAST_WINDOW, self.minibatches // 2) :]
+        if len(last) < LEAST_WINDOW:
+            return 0
+        error = 2 * statistics.stdev(last) * math.sqrt(1 + 1 / len(last))
+        rise = statistics.fmean(last) - first
+        return (rise > error) - (rise < -error)
 
-    def _allowance(self, *, is_further: bool | None = None) -> tuple[int, int]:
-        """Return how many extra steps and how many minibatches a race may take."""
-        length = self.total_steps
+    def _allowance(self) -> tuple[int, int, int]:
+        """Return the extra steps a race may make, those on a plateau, and its minibatches."""
+        length, spent = self.total_steps, sum(race.extra_steps for race in self.races)
         extra = max(min(0.12 * length, 32), min(0.04 * length, 100))
-        halved = bool(self.races) if is_further is None else is_further
-        return math.floor(extra / (2 if halved else 1)), min(40, length // 4)
+        extra = math.floor(extra / (2 if self.races else 1))
+        left = math.floor(max(min(0.12 * length, 240), 0.06 * length) - spent)
+        return min(extra, left), min(2 * extra, left), min(40, length // 4)
 
 
 def _averaged_of(net: nn.Module) -> list[Tensor]:

@@ -164,15 +164,31 @@ class TestVerdict:
         assert list(decisions(factor, shift)) == list(decisions(1.0, 0.0))
 
 
-class TestHasLearnt:
-    def test_a_loss_that_falls_is_learning(self):
-        noise = around(0.0, deviation=0.05, count=20)
-        assert filled(np.linspace(2.0, 1.0, 20) + noise, noise + 2.0).has_learnt
+class TestCatchingUp:
+    def test_an_arm_whose_gap_closes_stays(self):
+        gaps = np.array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.45, 0.4, 0.2])
+        for gap, stays in ((gaps, True), (gaps[::-1], False)):
+            standings = filled(np.full(10, 1.0), 1.0 + gap)
+            standings.drop_losers()
+            assert (1 in standings.live) is stays
 
-    def test_noise_and_a_rise_are_not(self):
-        noise = around(1.0, deviation=0.05, count=20)
-        assert not filled(noise, noise).has_learnt
-        assert not filled(np.linspace(1.0, 2.0, 20)).has_learnt
+    def test_nobody_is_dropped_early(self):
+        standings = filled(np.full(9, 1.0), np.full(9, 2.0))
+        standings.drop_losers()
+        assert standings.live == [0, 1]
+
+
+class TestTrend:
+    def test_noise_is_flat(self):
+        assert filled(around(1.0, deviation=0.05, count=20)).trend(0) == 0
+
+    @pytest.mark.parametrize(("end", "sign"), [(1.0, -1), (3.0, 1)])
+    def test_a_loss_that_falls_or_rises_is_not(self, end, sign):
+        losses = np.linspace(2.0, end, 20) + around(0.0, deviation=0.05, count=20)
+        assert filled(losses).trend(0) == sign
+
+    def test_a_loss_that_jumps_at_the_first_step_has_risen_although_it_falls_then(self):
+        assert filled(np.array([1.0, *np.linspace(9.0, 5.0, 19)])).trend(0) == 1
 
 
 class TestAllowance:
@@ -184,9 +200,16 @@ class TestAllowance:
 
     def test_a_further_race_may_cost_half(self):
         for length in LENGTHS:
-            whole, further = allowance(length), allowance(length, is_further=True)
+            whole, further = allowance(length), allowance(length, spent=0)
             assert further.extra_steps == whole.extra_steps // 2
             assert further.minibatches == whole.minibatches
+
+    def test_all_races_together_stay_below_a_share_of_the_run(self):
+        for length in LENGTHS:
+            spent = allowance(length).patient
+            for _ in range(20):  # and every one of them takes what it may
+                spent += allowance(length, spent).patient
+            assert spent <= max(min(0.12 * length, 240), 0.06 * length)
 
     def test_arms_fit_if_each_can_make_the_least_number_of_steps(self):
         for length in LENGTHS:

@@ -104,17 +104,17 @@ class TestOptions:
 
 
 def test_a_variant_is_of_ours_alone(tmp_path, records):
-    arguments = ("--results", str(tmp_path), "--tasks", "graph", "--vary", "stay=3")
+    arguments = ("--results", str(tmp_path), "--tasks", "graph", "--vary", "grace=3")
     expected = [
-        Key("graph", seed, base, "self-tuned", "stay=3")
+        Key("graph", seed, base, "self-tuned", "grace=3")
         for base in ("adamw", "sgd")
         for seed in range(3)
     ]
     assert command._missing(parse(*arguments)) == expected
-    records.put("graph", "self-tuned", 1.0, variant="stay=3", seed=2)
+    records.put("graph", "self-tuned", 1.0, variant="grace=3", seed=2)
     records.put("graph", "self-tuned", 1.0, seed=1)  # as it is: another run
     write(tmp_path / "quality.jsonl", records)
-    expected.remove(Key("graph", 2, "adamw", "self-tuned", "stay=3"))
+    expected.remove(Key("graph", 2, "adamw", "self-tuned", "grace=3"))
     assert command._missing(parse(*arguments)) == expected
 
 

@@ -17,21 +17,26 @@ from annealtune.annealing.neighborhood import Setting, restored
 
 # An arm is dropped when it is this many standard errors worse than the leader ...
 _CLEARLY = 4.0
-# ... over at least this many minibatches.
+# ... but not in the first minibatches, where the larger rates gain most, whatever comes after ...
+_GRACE = 10
+# ... nor while it catches up: while the last difference is less than this part of the mean one.
+_CATCHING_UP = 2 / 3
+# Losses are compared over at least this many minibatches.
 LEAST_WINDOW = 4
 # A single difference counts at most this many times the median one, so that an arm that explodes
 # is not saved by its own deviation.
 _OUTLIER = 3.0
-# The leader has learnt something when its loss has fallen by this many standard errors, and an arm
-# does harm when its loss has risen by that many.
-_LEARNT, _HARMED = 3.0, 2.0
+# The loss of an arm has fallen or risen when it differs from the first by this many deviations.
+_CHANGED = 2.0
 
 # Minibatches of one race.
 _LONGEST = 40
 # Extra steps of a race: 4 % of the run, at most 100; in short runs 12 %, at most 32.
 _SHARE, _MOST, _SHORT_SHARE, _SHORT_MOST = 0.04, 100, 0.12, 32
 # On a plateau, where no arm has learnt anything, so many times as many.
-PATIENCE = 2
+_PATIENCE = 2
+# Of all races together: 6 % of the run, in short runs 12 %, at most 240.
+_ALL_SHARE, _ALL_SHORT_SHARE, _ALL_SHORT_MOST = 0.06, 0.12, 240
 # The length that is assumed if the user gives none.
 _ANYTIME = 1000
 # A larger loss is a broken one: sums of such losses overflow.
@@ -89,10 +94,12 @@ class Allowance:
     Attributes:
         minibatches: how many it lasts at the most.
         extra_steps: how many steps it may make in addition to one per minibatch.
+        patient: how many it may make while no arm has learnt anything.
     """
 
     minibatches: int
     extra_steps: int
+    patient: int
 
     def fits(self, arms: int) -> bool:
         """Whether this many arms can race for long enough to say something."""
@@ -100,27 +107,32 @@ class Allowance:
         return self.minibatches >= least and self.extra_steps >= (arms - 1) * least
 
 
-def allowance(total_steps: int | None, *, is_further: bool = False) -> Allowance:
+def allowance(total_steps: int | None, spent: int | None = None) -> Allowance:
     """Return what a race may cost in a run of this length.
 
     That is 4 % of the run in extra steps, at most 100, so 1 % of 10,000 steps; in runs of less than
-    800 steps 12 %, at most 32. A further race, where the first was won at its edge, may cost half
-    of it.
+    800 steps 12 %, at most 32; and twice that on a plateau. A further race, where the first was
+    won at its edge, may cost half of it. All races together stay below 6 % of a run of 4,000 steps
+    or more and 12 % of one of 2,000 or less.
 
     Args:
         total_steps: planned length of the run; None is unknown.
-        is_further: whether it is not the first race.
+        spent: extra steps of the races before; None is: this is the first.
 
     Example:
         >>> allowance(1000)
-        Allowance(minibatches=40, extra_steps=40)
+        Allowance(minibatches=40, extra_steps=40, patient=80)
+        >>> allowance(1000, spent=80)
+        Allowance(minibatches=40, extra_steps=20, patient=40)
         >>> allowance(100).fits(3)
         False
     """
     length = _ANYTIME if total_steps is None else total_steps
     short, long = min(_SHORT_SHARE * length, _SHORT_MOST), min(_SHARE * length, _MOST)
-    extra = math.floor(max(short, long) / (2 if is_further else 1))
-    return Allowance(min(_LONGEST, length // 4), extra)
+    extra = math.floor(max(short, long) / (1 if spent is None else 2))
+    left = max(min(_ALL_SHORT_SHARE * length, _ALL_SHORT_MOST), _ALL_SHARE * length) - (spent or 0)
+    left = max(0, math.floor(left))
+    return Allowance(min(_LONGEST, length // 4), min(extra, left), min(_PATIENCE * extra, left))
 
 
 class Outcome(NamedTuple):
@@ -178,34 +190,29 @@ class Standings:
 
     def drop_losers(self) -> None:
         """Drop the arms that are clearly worse than the leader."""
-        if self.minibatches < LEAST_WINDOW:
+        if self.minibatches < _GRACE:
             return
         leader = self.leader
         for arm in list(self.live):
-            if arm != leader and self.difference(arm, leader).is_clear:
+            if arm == leader:
+                continue
+            worse = self.difference(arm, leader)
+            last = self.losses[arm][-1] - self.losses[leader][-1]
+            if worse.is_clear and last >= _CATCHING_UP * worse.mean:
                 self.drop(arm, f"clearly worse at minibatch {self.minibatches}")
 
-    @property
-    def has_learnt(self) -> bool:
-        """Whether the leader's loss has clearly fallen since the first minibatches."""
-        rise = self._rise(self.leader)
-        return rise is not None and -rise.mean > _LEARNT * rise.error
+    def trend(self, arm: int) -> int:
+        """Return 1 if the loss of an arm has clearly risen, -1 if it has fallen, else 0.
 
-    def does_harm(self, arm: int) -> bool:
-        """Tell whether the loss of an arm has clearly risen since the first minibatches."""
-        rise = self._rise(arm)
-        return rise is not None and rise.mean > _HARMED * rise.error
-
-    def _rise(self, arm: int) -> Difference | None:
-        """Return by how much the loss of an arm has risen, None if it is too early to tell."""
+        Its last losses are compared with the first one, which is that of the untouched weights.
+        """
         losses = self.losses[arm]
-        if len(losses) < LEAST_WINDOW:
-            return None
-        early = min(LEAST_WINDOW, len(losses) // 2)
-        first, last = losses[:early], losses[early:][-self._window() :]
-        squares = (statistics.variance(part) / len(part) for part in (first, last))
-        mean = statistics.fmean(last) - statistics.fmean(first)
-        return Difference(mean, math.sqrt(sum(squares)))
+        last = losses[1:][-self._window() :]
+        if len(last) < LEAST_WINDOW:
+            return 0  # too early to tell
+        change = statistics.fmean(last) - losses[0]
+        error = statistics.stdev(last) * math.sqrt(1 + 1 / len(last))
+        return int(change > _CHANGED * error) - int(change < -_CHANGED * error)
 
     @property
     def leader(self) -> int:

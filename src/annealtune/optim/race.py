@@ -25,7 +25,6 @@ from annealtune.annealing.arguments import count, positive
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race import (
     LEAST_WINDOW,
-    PATIENCE,
     Allowance,
     Outcome,
     RaceInfo,
@@ -53,9 +52,10 @@ from annealtune.optim.schedule import default_warm_up
 
 # Rates of the arms are this factor apart: half a decade.
 SPACING = 10.0**0.5
-# So many arms below the centre, so many above.
-_BELOW, _ABOVE = 1, 2
-# Further races go on from the edge that has won, this many steps beyond it, at most so often.
+# The arms of a first race, in such steps from the centre: of Adam and its kin, and of other bases,
+# which diverge more easily.
+_ARMS_OF_ADAMS, _ARMS = (-1, 2), (-2, 1)
+# Further races go on below the lowest rate, this many steps, and there are at most so many.
 _BEYOND, _MOST_RACES = 2, 5
 # Where every arm broke, the next race is held this many steps below.
 _FAR_BELOW = 4
@@ -64,19 +64,16 @@ MOST_SPOILT = 3
 # How far the arms of the races may lie from their centre, and how far from 1 that may be.
 _ROOM, _FARTHEST_CENTRE = 16.0, 1e30
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
-# What only has such a name may not. Adagrad's steps shrink, so it begins with larger ones, and
-# Adadelta's rate is a factor.
-_CENTRES: dict[type[Optimizer], float] = {
-    torch.optim.Adam: 3e-3,
-    torch.optim.AdamW: 3e-3,
-    torch.optim.Adamax: 3e-3,
-    torch.optim.NAdam: 3e-3,
-    torch.optim.RAdam: 3e-3,
-    torch.optim.SparseAdam: 3e-3,
-    torch.optim.RMSprop: 3e-3,
-    torch.optim.Adagrad: 3e-2,
-    torch.optim.Adadelta: 1.0,
-}
+# What only has such a name may not.
+ADAMS = (
+    torch.optim.Adam,
+    torch.optim.AdamW,
+    torch.optim.Adamax,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.SparseAdam,
+)
+CENTRE_OF_ADAMS = 3e-3
 # Otherwise: the rate at which a step changes the weights by this part of their size.
 _RELATIVE_CHANGE = 2e-2
 # The first steps are not like those that follow: momentum builds up, RMSprop's and Adagrad's
@@ -236,18 +233,16 @@ class Races(Part):
         winner = race.settings[outcome.winner]
         self._context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
-        chosen = winner if further else self._settled(winner)
-        # An arm that has had this rate all along is exactly where the base would be with it, unless
-        # the run is to warm up first.
-        arm = None if further or self._plan.warm_up > 0 else race.live_arm(chosen)
-        if arm is not None:
-            race.arms.switch_to(arm)
-            if not self._context.weights_are_finite():
-                arm = None  # its last step broke it
-        if arm is None:
+        # The winner's arm is exactly where the base would be with its setting, unless the run is to
+        # warm up first.
+        restarts = bool(further) or self._plan.warm_up > 0
+        if not restarts:
+            race.arms.switch_to(outcome.winner)
+            restarts = not self._context.weights_are_finite()  # its last step may have broken it
+        if restarts:
             race.arms.start_again()
-        self._note(race, step, outcome, rate_of(chosen), restarted=arm is None)
-        return self._started_beyond(further, step + 1) if further else chosen
+        self._note(race, step, outcome, rate_of(winner), restarted=restarts)
+        return self._started_beyond(further, step + 1) if further else winner
 
     def _after_all_broke(self, race: Race, step: int) -> Setting | Race:
         """Start again far below, or with the incumbent of an H.
@@ -273,24 +268,28 @@ class Races(Part):
             return self._plan.around
         if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
             return math.nan  # every arm has its own
-        known = known_centre(self._context.base)
-        return relative_centre(self._context.base, self._rates) if known is None else known
+        base = self._context.base
+        if isinstance(base, ADAMS):
+            return CENTRE_OF_ADAMS
+        return relative_centre(base, self._rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
         if self._plan.neighborhood is not None:
             return tuple(Setting({"lr": self.centre, **s}) for s in self._plan.neighborhood)
-        for above in range(_ABOVE, 0, -1):
-            if self._allowance().fits(_BELOW + 1 + above):
-                return spaced(self.centre, -_BELOW, above)
+        lowest, highest = _ARMS_OF_ADAMS if isinstance(self._context.base, ADAMS) else _ARMS
+        for above in (highest, highest - 1):
+            arms = spaced(self.centre, lowest, above)
+            if self._allowance().fits(len(arms)):
+                return arms
         return ()
 
     def _allowance(self) -> Allowance:
-        return allowance(self._plan.total_steps, is_further=bool(self.infos))
+        return allowance(self._plan.total_steps, self.extra_steps(None) if self.infos else None)
 
     def _may_race_on(self, race: Race, arms: int) -> bool:
         """Tell whether the run has room for one race more."""
-        room = allowance(self._plan.total_steps, is_further=True)
+        room = allowance(self._plan.total_steps, spent=self.extra_steps(race))
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
     def _started_beyond(self, settings: Sequence[Setting], step: int) -> Race:
@@ -314,48 +313,30 @@ class Races(Part):
         return distances.index(min(distances))
 
     def _cautious(self, race: Race, outcome: Outcome) -> Outcome:
-        """Keep the incumbent where a smaller rate has won that is not clearly better.
+        """Keep the incumbent where a smaller rate of Adam's has won that is not clearly better.
 
-        In noise any arm can win, and a rate that is too small learns nothing.
+        A race is cold and the run is warmed up, so large rates do better there than here. And in
+        noise any arm can win, but a rate that is too small learns nothing. An incumbent that does
+        harm is not kept.
         """
-        incumbent, by_losses = self._incumbent(race), self._plan.objective is None
+        incumbent, standings = self._incumbent(race), race.standings
         rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
-        if self._plan.neighborhood is not None or not by_losses or rates[0] >= rates[1]:
+        is_free = self._plan.neighborhood is not None or self._plan.objective is not None
+        if is_free or not isinstance(self._context.base, ADAMS) or rates[0] >= rates[1]:
             return outcome
-        standings = race.standings
-        if incumbent not in standings.live:
+        if incumbent not in standings.live or standings.trend(incumbent) > 0:
             return outcome
         if standings.difference(incumbent, outcome.winner).is_clear:
             return outcome
         return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
-        """Return the arms of a further race if nothing beyond the winner was tried yet.
-
-        Below the lowest rate it goes on only if even that does harm, above the highest only if the
-        centre may be far off, because it comes from the first gradient.
-        """
-        tried = [*race.settings, *(s for info in self._before(race) for s in info.settings)]
-        rates, winner = list(map(rate_of, tried)), rate_of(race.settings[arm])
+        """Return the arms of a further race, where even the lowest rate of this one does harm."""
         if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
             return ()
-        if winner == min(rates) and race.standings.does_harm(arm):
-            return spaced(winner, -_BEYOND, 0)
-        base = self._context.base
-        is_relative = self._plan.around is None and known_centre(base) is None
-        if winner == max(rates) and is_relative:
-            arms = spaced(winner, 0, _BEYOND)
-            return arms if rate_of(arms[-1]) <= highest_rate(base) else ()
-        return ()
-
-    def _settled(self, winner: Setting) -> Setting:
-        """Return what is made of the winner: half a decade less where the centre is not known.
-
-        Such a base diverges at a rate that is a little too large, and often after the race.
-        """
-        if self._plan.neighborhood is not None or known_centre(self._context.base) is not None:
-            return winner
-        return Setting({"lr": rate_of(winner) / SPACING})
+        winner = rate_of(race.settings[arm])
+        is_lowest = winner == min(map(rate_of, race.settings))
+        return spaced(winner, -_BEYOND, 0) if is_lowest and race.standings.trend(arm) > 0 else ()
 
     def note_cut(self, rate: float) -> None:
         """Let the record of the last race tell the rate that the guard has left."""
@@ -530,9 +511,9 @@ class Race:
         if live == 1:  # one that is left because the others broke may break too
             return self.standings.minibatches >= LEAST_WINDOW
         is_spent = self.extra_steps + live - 1 > self._allowance.extra_steps
-        if is_spent and self._objective is None and not self.standings.has_learnt:
+        if is_spent and self._objective is None and not self.standings.trend(self.standings.leader):
             # On a plateau it is too early to judge.
-            is_spent = self.extra_steps + live - 1 > PATIENCE * self._allowance.extra_steps
+            is_spent = self.extra_steps + live - 1 > self._allowance.patient
         return is_spent or self.standings.minibatches >= self._allowance.minibatches
 
     @property
@@ -544,10 +525,6 @@ class Race:
     def rate(self) -> float:
         """The rate of the arm that leads."""
         return rate_of(self.settings[self.standings.leader])
-
-    def live_arm(self, setting: Setting) -> int | None:
-        """Return the arm that has trained with a setting all along, if it is still there."""
-        return next((arm for arm in self.standings.live if self.settings[arm] == setting), None)
 
     def verdict(self, incumbent: int) -> Outcome:
         """Judge the live arms; return who has won."""
@@ -683,7 +660,7 @@ class Race:
         """Return the standings and the arms."""
         return {
             "settings": [dict(setting) for setting in self.settings],
-            "allowance": [self._allowance.minibatches, self._allowance.extra_steps],
+            "allowance": dataclasses.astuple(self._allowance),
             "began": self.began,
             "extra_steps": self.extra_steps,
             "standings": self.standings.state_dict(),
@@ -806,16 +783,6 @@ class Arms:
             self._idle[arm] = self._copy()
             self._idle[arm].load_state_dict(saved)
         self._sealed = None
-
-
-def known_centre(base: Optimizer) -> float | None:
-    """Return the centre for a base whose steps do not depend on the size of the gradient.
-
-    Example:
-        >>> known_centre(torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))]))
-        0.003
-    """
-    return next((rate for kind, rate in _CENTRES.items() if isinstance(base, kind)), None)
 
 
 @torch.no_grad()

@@ -29,7 +29,7 @@ class Bowl:
     def __init__(self, steep=100.0, **options):
         self.weight = nn.Parameter(torch.tensor([3.0, -2.0]))
         base = torch.optim.SGD([self.weight], lr=0.1)
-        self.opt = SelfTuner(base, nn.ParameterList([self.weight]), around=0.1, **options)
+        self.opt = SelfTuner(base, nn.ParameterList([self.weight]), around=0.03, **options)
         self.rates, self.states = [], []
         self._steep = steep
         self._targets = 0.1 * torch.randn(600, 2, generator=torch.Generator().manual_seed(0))

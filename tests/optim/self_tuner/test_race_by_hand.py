@@ -6,7 +6,6 @@ import statistics
 
 import numpy as np
 import torch
-from scipy import stats
 
 from annealtune import SelfTuner, grid
 from annealtune.annealing import race as rules
@@ -23,21 +22,21 @@ def paired(values, others):
     return clipped.mean().item(), clipped.std().item() / math.sqrt(len(values))
 
 
-def has_learnt(losses, window):
-    """Whether the last losses are below the first four by more than three standard errors."""
-    if len(losses) < 8:
-        return False
-    first, last = np.array(losses[:4]), np.array(window)
-    error = math.hypot(stats.sem(first), stats.sem(last))
-    return first.mean() - last.mean() > 3 * error
+def is_flat(losses, window):
+    """Whether the first loss is a likely one among the last: within two of their deviations."""
+    last = np.array(window[-(len(losses) - 1) :])
+    if len(last) < 4:
+        return True
+    return abs(last.mean() - losses[0]) <= 2 * last.std(ddof=1) * math.sqrt(1 + 1 / len(last))
 
 
 def race_by_hand(runs, batches, loss_of):
     """Train copies (net, optimizer) side by side; return scores, who was dropped when, the winner.
 
-    From the text of annealing/race.py: the second half of the race counts; whoever is clearly worse
-    than the leader is dropped; the best of those that stay wins, once the budget is spent, or twice
-    the budget where the leader's loss has not fallen.
+    From the text of annealing/race.py: the second half of the race counts; from the tenth minibatch
+    on whoever is clearly worse than the leader and does not catch up is dropped; the best of those
+    that stay wins, once the budget is spent, or twice the budget where the leader's loss has not
+    changed since the first one.
     """
     live, losses, dropped = list(range(len(runs))), [[] for _ in runs], {}
     allowed, extra = rules.allowance(None), 0
@@ -59,11 +58,12 @@ def race_by_hand(runs, batches, loss_of):
         leader = min(live, key=lambda arm: statistics.fmean(window(arm)))
         for arm in sorted(live, key=lambda arm: -statistics.fmean(window(arm))):
             mean, error = paired(window(arm), window(leader)) if count > 1 else (0.0, 1.0)
-            may_go = count >= rules.LEAST_WINDOW and arm != leader
-            if may_go and mean > 0 and mean > rules._CLEARLY * error:
+            may_go = count >= rules._GRACE and arm != leader
+            is_catching_up = losses[arm][-1] - losses[leader][-1] < 2 / 3 * mean
+            if may_go and mean > 0 and mean > rules._CLEARLY * error and not is_catching_up:
                 live.remove(arm)
                 dropped[arm] = count
-        budget = allowed.extra_steps * (1 if has_learnt(losses[leader], window(leader)) else 2)
+        budget = allowed.extra_steps * (2 if is_flat(losses[leader], window(leader)) else 1)
         is_spent = extra + len(live) - 1 > budget
         if len(live) == 1 or is_spent or count == allowed.minibatches:
             break
