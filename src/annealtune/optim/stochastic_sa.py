@@ -13,7 +13,7 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
-from annealtune.annealing.arguments import number, positive, share
+from annealtune.annealing.arguments import number, positive
 from annealtune.optim.annealing_state import (
     AnnealedOptimizer,
     AnnealingState,
@@ -47,7 +47,9 @@ class Shrinking(Part):
 
     def __init__(self, initial: float = 0.01, below: float = 0.6, factor: float = 10.0) -> None:
         self.initial = positive("Shrinking(initial=...)", initial)
-        self.below = share("Shrinking(below=...)", below)
+        self.below = number("Shrinking(below=...)", below)
+        if not 0 <= self.below <= 1:
+            raise ValueError(f"Shrinking(below=...) must lie between 0 and 1, got {below!r}")
         self.factor = number("Shrinking(factor=...)", factor)
         if not 1 < self.factor < math.inf:
             raise ValueError(f"Shrinking(factor=...) must exceed 1, got {factor!r}")
