@@ -31,8 +31,3 @@ def test_the_first_room_is_small():
     assert len(annealtune.__all__) <= 14
     wanted = {"SelfTuner", "SGDSA", "EmbeddedTuner", "StochasticSA", "grid", "Annealer", "load"}
     assert wanted <= set(annealtune.__all__)
-
-
-def test_a_name_that_is_not_there():
-    with pytest.raises(AttributeError, match="SelfTunr"):
-        annealtune.SelfTunr  # noqa: B018

@@ -1,10 +1,7 @@
 """The end of a message about a name that nobody knows."""
 
-import doctest
-
 import pytest
 
-from annealtune import errors
 from annealtune.errors import did_you_mean, unknown_name
 
 NAMES = ["variable-neighborhood", "batch_size", "tabu"]
@@ -36,7 +33,3 @@ def test_an_unknown_name_is_told_with_the_nearest_and_all():
         "data = 'digit': unknown; did you mean 'digits'? Known: digits, cifar10, or module:factory"
     )
     assert str(unknown_name("data", "x", ["a", "b"])) == "data = 'x': unknown; known: a, b"
-
-
-def test_the_example_runs_as_printed():
-    assert doctest.testmod(errors) == (0, 2)

@@ -18,7 +18,6 @@ from annealtune.annealing import (
     PlainStrategy,
     Setting,
     SimulatedAnnealing,
-    Strategy,
     Tabu,
     VariableNeighborhood,
     Verdict,
@@ -101,13 +100,6 @@ def text(seen):
 
 def test_every_strategy_is_here():
     assert {type(make()) for make in CASES.values()} == set(STRATEGIES.values())
-
-
-@EVERY
-def test_it_fits_the_protocol_and_shows_itself(make):
-    strategy = make()
-    assert isinstance(strategy, Strategy)
-    assert repr(strategy).startswith(f"{type(strategy).__name__}(")
 
 
 @EVERY
@@ -524,14 +516,11 @@ def test_options_reach_the_constructor_also_of_a_class_of_the_users_own():
     ("strategy", "options", "error", "part"),
     [
         ("tabuu", {}, ValueError, "did you mean 'tabu'?"),
-        ("zzz", {}, ValueError, "Owner(strategy=...)"),
         ("tabu", {"tenur": 3}, TypeError, "tenur"),
         ("genetic", {"temperature": 3}, TypeError, "temperature"),
         (Mine, {"patient": 3}, TypeError, "patient"),
         ("tabu", {"tenure": -1}, ValueError, "Tabu(tenure=...)"),
         (3, {}, TypeError, "Owner(strategy=...)"),
-        (Mine(), {}, TypeError, "Owner(strategy=...)"),
-        (dict, {}, TypeError, "Owner(strategy=...)"),
     ],
 )
 def test_a_strategy_that_cannot_be_made(strategy, options, error, part):
@@ -543,8 +532,6 @@ def test_a_strategy_that_cannot_be_made(strategy, options, error, part):
     ("build", "error", "argument"),
     [
         (lambda: SimulatedAnnealing(-1.0), ValueError, "SimulatedAnnealing(temperature=...)"),
-        (lambda: SimulatedAnnealing("hot"), TypeError, "SimulatedAnnealing(temperature=...)"),
-        (lambda: Tabu(tenure=1.5), TypeError, "Tabu(tenure=...)"),
         (lambda: Tabu(candidates=0), ValueError, "Tabu(candidates=...)"),
         (lambda: Tabu(tenure=4).check(FOUR), ValueError, "Tabu(tenure=...)"),
         (lambda: VariableNeighborhood(0), ValueError, "VariableNeighborhood(levels=...)"),
@@ -555,8 +542,6 @@ def test_a_strategy_that_cannot_be_made(strategy, options, error, part):
             "VariableNeighborhood(levels=...)",
         ),
         (lambda: Genetic(0.0, population=1), ValueError, "Genetic(population=...)"),
-        (lambda: Genetic(0.0, trials=0), ValueError, "Genetic(trials=...)"),
-        (lambda: Genetic(-1), ValueError, "Genetic(temperature=...)"),
     ],
 )
 def test_bad_input_names_class_and_argument(build, error, argument):

@@ -41,11 +41,6 @@ def test_the_floor_is_reached_and_kept():
     assert temperatures(Geometric(1.0, 0.5, floor=0.2), "epoch", 5) == [1.0, 0.5, 0.25, 0.2, 0.2]
 
 
-def test_reheating_restores_the_initial_temperature_as_often_as_told():
-    schedule = Reheating(Geometric(8.0, 0.5), every=3, times=2)
-    assert temperatures(schedule, "epoch", 11) == [8, 4, 2, 8, 4, 2, 8, 4, 2, 1, 0.5]
-
-
 def test_reheating_follows_the_clock_of_its_schedule():
     schedule = Reheating(Geometric(8.0, 0.5, per="step"), every=2, times=1)
     assert schedule.per == "step"
@@ -108,15 +103,10 @@ GEOMETRIC = Geometric(1.0, 0.5)
     ("build", "error", "argument"),
     [
         (lambda: Constant(-1.0), ValueError, "Constant(temperature=...)"),
-        (lambda: Constant(math.nan), ValueError, "Constant(temperature=...)"),
         (lambda: Constant("1"), TypeError, "Constant(temperature=...)"),
         (lambda: Geometric(0.0, 0.8), ValueError, "Geometric(initial=...)"),
-        (lambda: Geometric(math.inf, 0.8), ValueError, "Geometric(initial=...)"),
-        (lambda: Geometric(1.0, 0.0), ValueError, "Geometric(factor=...)"),
         (lambda: Geometric(1.0, 1.0), ValueError, "Geometric(factor=...)"),
-        (lambda: Geometric(1.0, math.nan), ValueError, "Geometric(factor=...)"),
         (lambda: Geometric(1.0, 0.8, per="minibatch"), ValueError, "Geometric(per=...)"),
-        (lambda: Geometric(1.0, 0.8, floor=-0.1), ValueError, "Geometric(floor=...)"),
         (lambda: Geometric(1.0, 0.8, floor=2.0), ValueError, "Geometric(floor=...)"),
         (
             lambda: Reheating(Constant(1.0), every=1, times=1),
@@ -124,16 +114,11 @@ GEOMETRIC = Geometric(1.0, 0.5)
             "Reheating(schedule=...)",
         ),
         (lambda: Reheating(GEOMETRIC, every=0, times=1), ValueError, "Reheating(every=...)"),
-        (lambda: Reheating(GEOMETRIC, every=2, times=-1), ValueError, "Reheating(times=...)"),
         (lambda: Automatic(length=0), ValueError, "Automatic(length=...)"),
         (lambda: Automatic(length=3, per="day"), ValueError, "Automatic(per=...)"),
-        (lambda: Automatic(probes=0), ValueError, "Automatic(probes=...)"),
-        (lambda: Automatic(start=-1), ValueError, "Automatic(start=...)"),
         (lambda: Automatic(quench=-1), ValueError, "Automatic(quench=...)"),
-        (lambda: Automatic(end=0.0), ValueError, "Automatic(start=..., end=...)"),
         (lambda: Automatic(start=1.0, end=2.0), ValueError, "Automatic(start=..., end=...)"),
         (lambda: as_schedule("SGDSA", "warm"), TypeError, "SGDSA(temperature=...)"),
-        (lambda: as_schedule("SGDSA", Geometric), TypeError, "SGDSA(temperature=...)"),
     ],
 )
 def test_bad_input_names_class_and_argument(build, error, argument):

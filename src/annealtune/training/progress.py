@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from annealtune.training.session import Session
     from annealtune.training.task import Task
 
-# From this width on a bar is named by its method, below it is "run".
-_NAMED_FROM = 60
 _WIDEST_BAR = 40
 
 
@@ -100,10 +98,10 @@ class Lines(Progress):
 
 
 class Live(Lines):
-    """Two bars, the run and the epoch in it, over a line of numbers.
+    """A bar of all steps over a line of numbers.
 
-    Bars shrink with the terminal; of the numbers those that matter less are left out where they do
-    not fit.
+    The bar shrinks with the terminal; of the numbers those that matter less are left out where they
+    do not fit.
     """
 
     def __init__(self, console: Console) -> None:
@@ -118,32 +116,21 @@ class Live(Lines):
     def running(
         self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
     ) -> Iterator[None]:
-        """Draw the bars."""
-        self._steps_per_epoch = steps_per_epoch
+        """Draw the bar."""
         self._epochs = config.epochs
-        named = f"{config.method} seed {config.seed}"
         if is_factory(config.data):
             self._print(f"data: {_told_data(config, task)}")
-        with _BarsAndNumbers(self._console, self._numbers) as self._bars:
-            self._run = self._bars.add_task(
-                named if self._console.width >= _NAMED_FROM else "run",
-                total=config.epochs * steps_per_epoch,
-                completed=step,
-            )
-            self._epoch = self._bars.add_task("epoch", total=steps_per_epoch)
+        with _BarAndNumbers(self._console, self._numbers) as self._bar:
+            total = config.epochs * steps_per_epoch
+            self._run = self._bar.add_task(config.method, total=total, completed=step)
             yield
 
     def step(self, session: Session, loss: float) -> None:
-        """Move both bars."""
-        self._bars.update(self._run, completed=session.step)
-        done = session.step - session.epoch * self._steps_per_epoch
+        """Move the bar."""
         now = {"train_loss": loss, **session.tally.metrics(), **session.method.readings()}
         self._numbers.update(now)
-        number = session.epoch + 1
-        name = f"epoch {number}"
-        if self._console.width >= _NAMED_FROM:
-            name += f" of {self._epochs}"
-        self._bars.update(self._epoch, completed=done, description=name)
+        name = f"epoch {session.epoch + 1}/{self._epochs}"
+        self._bar.update(self._run, completed=session.step, description=name)
 
     def epoch(self, record: dict[str, Any]) -> None:
         """Show the epoch's numbers until there are newer ones."""
@@ -155,8 +142,8 @@ def _told_data(config: RunConfig, task: Task) -> str:
     return f"{config.data} ({task.summary})" if is_factory(config.data) else config.data
 
 
-class _BarsAndNumbers(Bars):
-    """Bars that take what width there is, and a line of numbers under them."""
+class _BarAndNumbers(Bars):
+    """A bar that takes what width there is, and a line of numbers under it."""
 
     def __init__(self, console: Console, numbers: dict[str, Any]) -> None:
         self._numbers, self._terminal = numbers, console
@@ -169,7 +156,7 @@ class _BarsAndNumbers(Bars):
         )
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """Yield the bars, then the numbers that fit."""
+        """Yield the bar, then the numbers that fit."""
         yield from super().get_renderables()
         yield Text(describe(self._numbers, self._terminal.width - 1), no_wrap=True)
 

@@ -20,7 +20,6 @@ class TestRefusals:
         [
             ({"epoch": 3}, "config: epoch: unknown key; did you mean 'epochs'?"),
             ({"batchsize": 3}, "config: batchsize: unknown key; did you mean 'batch_size'?"),
-            ({"batch-size": 3}, "config: batch-size: unknown key; did you mean 'batch_size'?"),
             ({"sgdsa": {}}, "config: sgdsa: unknown key; did you mean 'sgd-sa'?"),
             (
                 {"sgd-sa": {"temperatur": 1.0}},
@@ -42,10 +41,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("values", "key", "received"),
         [
-            ({"epochs": "ten"}, "epochs", "'ten'"),
             ({"epochs": 0}, "epochs", "0"),
             ({"seed": -1}, "seed", "-1"),
-            ({"threads": 10**6}, "threads", "1000000"),
             ({"reshuffle": "no"}, "reshuffle", "'no'"),
             ({"validation_fraction": math.nan}, "validation_fraction", "nan"),
             ({"validate_on": "train"}, "validate_on", "'train'"),
@@ -56,7 +53,6 @@ class TestRefusals:
             ({"sgd": 3}, "sgd", "3"),
             ({"sgd": {"lr": "0.1"}}, "sgd.lr", "'0.1'"),
             ({"sgd-sa": {"lr": [0.1, -0.1]}}, "sgd-sa.lr.1", "-0.1"),
-            ({"sgd-sa": {"nesterov": [1]}}, "sgd-sa.nesterov.0", "1"),
             ({"sgd-sa": {"temperature": math.nan}}, "sgd-sa.temperature", "nan"),
             ({"sgd-sa": {"preset": "paper"}}, "sgd-sa.preset", "'paper'"),
             ({"ssa": {"radius": 0.0}}, "ssa.radius", "0.0"),
@@ -111,13 +107,9 @@ class TestAssignments:
             ("epochs=3", {"epochs": 3}),
             ("sgd.lr=0.5", {"sgd": {"lr": 0.5}}),
             ("sgd-sa.lr=[0.1, 0.2]", {"sgd-sa": {"lr": [0.1, 0.2]}}),
-            ("sgd-sa.nesterov=true", {"sgd-sa": {"nesterov": True}}),
             ("sgd-sa.preset=paper-text", {"sgd-sa": {"preset": "paper-text"}}),
-            ("sgd-sa.preset='paper-text'", {"sgd-sa": {"preset": "paper-text"}}),
             ("sgd-sa.temperature=inf", {"sgd-sa": {"temperature": math.inf}}),
             ("data=my.package:data", {"data": "my.package:data"}),
-            (" epochs = 3 ", {"epochs": 3}),
-            ("data_dir=a=b", {"data_dir": "a=b"}),
             ("seed=" + "9" * 5000, {"seed": "9" * 5000}),
         ],
     )

@@ -8,11 +8,10 @@ from torch.nn import functional as F
 
 from annealtune import SGDSA, StochasticSA, grid
 from annealtune.errors import NonFiniteLossError
-from annealtune.training import data, models, run
+from annealtune.training import data, run
 from annealtune.training.config import MethodName
 from annealtune.training.progress import Progress
 from annealtune.training.session import Session
-from annealtune.training.task import Task
 
 METHODS = MethodName.__args__
 
@@ -44,23 +43,9 @@ def test_every_method_runs_two_epochs(complete, lines_of, weights_of, tiny, digi
 # --- SGD-SA and SSA through a run are the optimizers themselves ---
 
 
-def by_hand(digits, optimizer, epochs=3, objective="loss"):
+def by_the_book(by_hand, optimizer, epochs=3, objective="loss"):
     """Train as a reader of the documentation would, without annealtune.training's loop."""
-    part = data.subset(digits, 200, seed=0)
-    chosen, _ = data.split(200, 0.1, seed=0)
-    batches = data.Batches(
-        part.train_inputs[chosen],
-        part.train_targets[chosen],
-        batch_size=30,
-        seed=0,
-        mean=part.mean,
-        std=part.std,
-        scale=part.scale,
-        channels_last=True,
-    )
-    torch.manual_seed(0)
-    model = models.build("small-cnn-w8", Task.of_images(channels=1, image_size=(8, 8), classes=10))
-    model.to(memory_format=torch.channels_last)
+    model, batches = by_hand()
     made = optimizer(model)
     for _ in range(epochs):
         model.train()
@@ -87,19 +72,19 @@ RATES = [2.0, 0.5, 0.05]
 
 
 @pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
-def test_presets_are_those_of_the_optimizer(complete, weights_of, digits, preset):
+def test_presets_are_those_of_the_optimizer(complete, weights_of, by_hand, preset):
     directory = complete(**{"sgd-sa": {"lr": RATES, "preset": preset}})
-    expected = by_hand(
-        digits, lambda model: SGDSA(model, grid(lr=RATES), preset=preset, batch_size=30)
+    expected = by_the_book(
+        by_hand, lambda model: SGDSA(model, grid(lr=RATES), preset=preset, batch_size=30)
     )
     assert_same_bits(weights_of(directory), expected)
 
 
 @pytest.mark.parametrize("objective", ["loss", "error"])
-def test_ssa_is_the_optimizer(complete, weights_of, lines_of, digits, objective):
+def test_ssa_is_the_optimizer(complete, weights_of, lines_of, by_hand, objective):
     directory = complete(method="ssa", ssa={"objective": objective, "temperature": 0.01})
-    expected = by_hand(
-        digits, lambda model: StochasticSA(model, temperature=0.01), objective=objective
+    expected = by_the_book(
+        by_hand, lambda model: StochasticSA(model, temperature=0.01), objective=objective
     )
     assert_same_bits(weights_of(directory), expected)
     # Whatever is minimized, the loss is what is recorded.
@@ -135,7 +120,7 @@ class TestRandomRate:
         assert len(set(picks["sgd-sa"])) == 3
 
 
-def test_a_plain_step_is_torchs(complete, weights_of, digits):
+def test_a_plain_step_is_torchs(complete, weights_of, by_hand):
     class Plain:
         def __init__(self, model):
             self.optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
@@ -149,7 +134,7 @@ def test_a_plain_step_is_torchs(complete, weights_of, digits):
             pass
 
     directory = complete(method="sgd", sgd={"lr": 0.2})
-    assert_same_bits(weights_of(directory), by_hand(digits, Plain))
+    assert_same_bits(weights_of(directory), by_the_book(by_hand, Plain))
 
 
 # --- What a step costs, counted ---

@@ -44,19 +44,12 @@ def factories(monkeypatch):
         nn.Flatten(), nn.Linear(channels * image_size[0] * image_size[1], classes)
     )
     module.too_few = lambda *, channels, image_size, classes: Lopsided(classes - 1)
-    module.tuple_output = lambda *, channels, image_size, classes: _Tuple()
     module.too_wide = lambda **_: nn.Linear(99, 10)
     module.no_module = lambda **_: "a string"
-    module.no_keywords = lambda: nn.Identity()
     module.fails = fails
     module.wants_more = lambda channels, width, clases, depth=3: nn.Identity()
     module.number = 3
     monkeypatch.setitem(sys.modules, FACTORY, module)
-
-
-class _Tuple(nn.Module):
-    def forward(self, images):
-        return images, images
 
 
 @pytest.mark.parametrize("name", [*(f"{n}-w16" for n in ARCHITECTURES), "vgg16-w64", "mlp"])
@@ -153,32 +146,24 @@ def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -
     ("name", "message"),
     [
         ("vg16", "model = 'vg16': unknown; did you mean 'vgg16'"),
-        ("vg16-w8", "model = 'vg16-w8': unknown; did you mean 'vgg16-w8'"),
         ("ResNet34", "did you mean 'resnet34'"),
-        ("vgg16-wide", "did you mean 'vgg16'"),
         ("transformer-of-xyz", "unknown; known: mlp, small-cnn"),
-        ("", "model = ''"),
         ("vgg16-w100", "vgg16 has 64 units; use -w1 to -w64"),
         (":factory", "form package.module:factory"),
-        ("some module:factory", "form package.module:factory"),
         (
             "no.such.module:factory",
             "importing no.such.module failed: .*is its folder on PYTHONPATH",
         ),
         ("my.py:cls", "importing my.py failed: .*without .py: did you mean 'my:cls'"),
-        ("some/my.py:cls", "form package.module:factory; .*did you mean 'some.my:cls'"),
-        ("/some/my.py:cls", "form package.module:factory$"),
         ("collections:Conter", "no 'Conter'; did you mean 'Counter'"),
         (f"{FACTORY}:number", "must be callable, got an object of type int"),
         (f"{FACTORY}:no_module", "must return a torch.nn.Module, got str"),
-        (f"{FACTORY}:no_keywords", r"one per class, got \(2, 1, 8, 8\)"),
         (f"{FACTORY}:fails", "failed: ZeroDivisionError: no"),
         (
             f"{FACTORY}:wants_more",
             "input_shape=.*image_size=.*asks for width, clases",
         ),
         (f"{FACTORY}:too_few", r"shape \(2, 10\), one per class, got \(2, 9\)"),
-        (f"{FACTORY}:tuple_output", r"shape \(2, 10\), one per class, got tuple"),
         (f"{FACTORY}:too_wide", r"shape \(1, 8, 8\) do not pass through it: RuntimeError"),
     ],
 )

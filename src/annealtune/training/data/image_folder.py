@@ -15,10 +15,10 @@ from annealtune.training.factories import in_one_line
 
 from .dataset import Dataset, channel_statistics, from_files
 
-SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
+_SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
-GREY = ("1", "L")
-COLOUR = ("LA", "P", "RGB", "RGBA")
+_GREY = ("1", "L")
+_COLOUR = ("LA", "P", "RGB", "RGBA")
 
 
 class _Part(NamedTuple):
@@ -36,16 +36,11 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         DataError: If the folders are not as above, or a picture cannot be read or has another size.
     """
     train, test, classes = _find(data_dir)
-    modes = {mode_of(path) for path in (*train.paths, *test.paths)}
-    mode = "L" if modes <= set(GREY) else "RGB"
-    size = image_size or size_of(train.paths[0])
-    rule = (
-        f"the first picture is {size[0]}x{size[1]}; give one size to resize all of them to with "
-        "the key image_size"
-    )
-    resize = image_size is not None
+    modes = {_mode(path) for path in (*train.paths, *test.paths)}
+    mode = "L" if modes <= set(_GREY) else "RGB"
+    size = image_size or _size(train.paths[0])
     train_images, test_images = (
-        np.stack([read_picture(path, mode, size, rule, resize=resize) for path in part.paths])
+        np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
@@ -87,59 +82,43 @@ def _classes(folder: Path) -> tuple[str, ...]:
 def _list(folder: Path, classes: tuple[str, ...]) -> _Part:
     part = _Part([], [])
     for label, name in enumerate(classes):
-        pictures = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in SUFFIXES)
+        pictures = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in _SUFFIXES)
         if not pictures:
             raise DataError(
-                f"data = 'image-folder': {folder / name} holds no picture ({', '.join(SUFFIXES)})"
+                f"data = 'image-folder': {folder / name} holds no picture ({', '.join(_SUFFIXES)})"
             )
         part.paths.extend(pictures)
         part.labels.extend([label] * len(pictures))
     return part
 
 
-def mode_of(path: Path) -> str:
-    """Return the pixel type of a picture, one of `GREY` or `COLOUR`.
-
-    Raises:
-        DataError: If it cannot be read, or has more than 8 bits a channel.
-    """
+def _mode(path: Path) -> str:
     with _open(path) as picture:
-        if picture.mode not in GREY + COLOUR:
+        if picture.mode not in _GREY + _COLOUR:
             raise DataError(
                 f"{path} has the pixel type {picture.mode}; must be one of "
-                f"{', '.join(GREY + COLOUR)}, 8 bits a channel"
+                f"{', '.join(_GREY + _COLOUR)}, 8 bits a channel"
             )
         return picture.mode
 
 
-def size_of(path: Path) -> tuple[int, int]:
-    """Return height and width of a picture."""
+def _size(path: Path) -> tuple[int, int]:
     with _open(path) as picture:
         return picture.height, picture.width
 
 
-def read_picture(
-    path: Path, mode: str, size: tuple[int, int], rule: str, *, resize: bool
-) -> NDArray[np.uint8]:
-    """Return a picture as (channels, height, width).
-
-    Args:
-        path: Of the file.
-        mode: ``"L"`` or ``"RGB"``, to which it is converted.
-        size: Height and width.
-        rule: For the message about another size: which one it must be, and what to do.
-        resize: Resize it instead.
-
-    Raises:
-        DataError: If it cannot be read, or has another size.
-    """
+def _read(path: Path, mode: str, size: tuple[int, int], *, resize: bool) -> NDArray[np.uint8]:
+    """Return a picture as (channels, height, width)."""
     height, width = size
     with _open(path) as picture, _explained(path):
         pixels = picture.convert(mode)
         if resize:
             pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
     if (pixels.height, pixels.width) != size:
-        raise DataError(f"{path} is {pixels.height}x{pixels.width}, but {rule}")
+        raise DataError(
+            f"{path} is {pixels.height}x{pixels.width}, but the first picture is {height}x{width}; "
+            "give one size to resize all of them to with the key image_size"
+        )
     return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
 
 
