@@ -150,8 +150,7 @@ def test_clipping_applies_to_every_arm(task, brief_kind, counted, tmp_path, seed
 
 def test_bfloat16(task, brief_kind, counted, tmp_path, seeded):
     found, _, _ = run(task, brief_kind, counted, tmp_path, seeded, bf16=True)
-    plain = task.plain(brief_kind, autocast=torch.bfloat16)
-    found.assert_equals(plain)
+    found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
 def test_rates_are_logged(task, brief_kind, counted, tmp_path, seeded):

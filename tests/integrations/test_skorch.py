@@ -115,7 +115,6 @@ def classifier(kind=Tuned, **options):
 def test_predictions_are_the_averages(task):
     x, y = task.data().tensors
     net = classifier(train_split=None).fit(x, y)
-    assert isinstance(net.optimizer_, SelfTuner)
     assert isinstance(net.optimizer_.base, torch.optim.AdamW)
     found = net.predict_proba(x)
     net.optimizer_.train()

@@ -188,7 +188,8 @@ class TunerCallback(Callback):
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Give the model its average."""
-        self._swapped.enter_context(self._averaged())
+        if self._tuner is not None and self._tuner.averages:
+            self._swapped.enter_context(self._tuner.averaged())
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Take in what was found, and give the model back the weights that are trained."""
@@ -224,19 +225,14 @@ class TunerCallback(Callback):
         self._undo.close()
         self._tuner = None
 
-    def _averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Give the model its average meanwhile, if there is one."""
-        if self._tuner is None or not self._tuner.averages:
-            return contextlib.nullcontext()
-        return self._tuner.averaged()
-
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Save the average as the model's weights, and the trained ones beside it."""
-        checkpoint[_WEIGHTS] = checkpoint["state_dict"]
-        with self._averaged():
-            checkpoint["state_dict"] = copy.deepcopy(pl_module.state_dict())
+        if self._tuner is not None and self._tuner.averages:
+            checkpoint[_WEIGHTS] = checkpoint["state_dict"]
+            with self._tuner.averaged():
+                checkpoint["state_dict"] = copy.deepcopy(pl_module.state_dict())
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
