@@ -197,6 +197,56 @@ def projects(run):
         stepped(run, compute_loss(x, y))
 
 
+class WithTeacher(nn.Module):
+    """A net and a slow copy of it, which is no part of the forward's gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.student = net()
+        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
+
+    def forward(self, x):
+        return self.student(x) + 0.5 * self.teacher(x).detach()
+
+    @torch.no_grad()
+    def follow(self):
+        for slow, fast in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
+            slow.lerp_(fast, 0.1)
+
+
+def teaches(run):
+    """Moves a teacher, or a target network, after every step."""
+    model = WithTeacher()
+    run.tuned(torch.optim.AdamW(model.student.parameters(), lr=run.rate), model)
+    compute_loss = run.record(lambda x, y: F.mse_loss(model(x), y))
+    run.after_step(model.follow)
+    for x, y in run.batches():
+        stepped(run, compute_loss(x, y))
+
+
+class Recurrent(nn.Module):
+    """Carries its state in a buffer, which the caller can have reset."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last = nn.GRUCell(6, 8), nn.Linear(8, 1)
+        self.register_buffer("hidden", torch.zeros(16, 8))
+
+    def forward(self, x, first=False):
+        hidden = self.cell(x, torch.zeros_like(self.hidden) if first else self.hidden)
+        self.hidden = hidden.detach()
+        return self.last(hidden)
+
+
+def truncates(run):
+    """Backpropagates through parts of sequences, each of which begins without a state."""
+    model = Recurrent()
+    run.tuned(torch.optim.AdamW(model.parameters(), lr=run.rate), model)
+    compute_loss = run.record(lambda x, y, first: F.mse_loss(model(x, first), y))
+    for number, (x, y) in enumerate(run.batches()):
+        stepped(run, compute_loss(x, y, number % 4 == 0))
+
+
 def schedules(run):
     """Writes momentum and weight decay by hand, in every step."""
     _, opt, compute_loss = begun(run, base=torch.optim.SGD, momentum=0.5)
@@ -223,12 +273,14 @@ LOOPS = {
     "skipped, reset to zero": lambda run: skips(run, when="before", set_to_none=False),
     "NaN skipped": skips_nan,
     "options by hand": schedules,
+    "truncated sequences": truncates,
 }
 HOOKED = {
     "clipping": clips,
     "noise in gradients": adds_noise,
     "filter with a state": filters,
     "projection": projects,
+    "teacher": teaches,
 }
 
 
