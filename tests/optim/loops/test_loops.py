@@ -87,11 +87,12 @@ def casts(run):
 
 
 def unfreezes(run):
-    model, _, compute_loss = begun(run)
+    model, _, compute_loss = begun(run, net(nn.BatchNorm1d(8)))
     model[0].requires_grad_(False)
     for number, (x, y) in enumerate(run.batches()):
         if number == 3:
             model[0].requires_grad_(True)
+            model[1].eval()
         stepped(run, compute_loss(x, y))
 
 

@@ -25,6 +25,13 @@ def raced(model, loss_of, parameters=None):
     return opt, opt.record(loss_of)
 
 
+NUMPYS, PYTHONS = np.random.default_rng(0), random.Random(0)
+TORCHS = torch.Generator().manual_seed(0)
+
+# Warnings are errors here.
+SAID = (RuntimeError, TypeError, ValueError, UserWarning)
+
+
 def step(opt, loss):
     loss.backward()
     opt.step()
@@ -48,19 +55,27 @@ class Recurrent(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.cell, self.last, self.hidden = nn.RNNCell(6, 8, nonlinearity="relu"), nn.Linear(8, 1), None
+        self.cell, self.last, self.hidden = (
+            nn.RNNCell(6, 8, nonlinearity="relu"),
+            nn.Linear(8, 1),
+            None,
+        )
 
     def forward(self, x):
         self.hidden = self.cell(x, None if self.hidden is None else self.hidden.detach())
         return self.last(self.hidden)
 
 
-def numpy_noise(model, x, rng=np.random.default_rng(0)):
-    return model(x + 0.003 * torch.tensor(rng.normal(size=x.shape), dtype=torch.float32))
+def numpy_noise(model, x):
+    return model(x + 0.003 * torch.tensor(NUMPYS.normal(size=x.shape), dtype=torch.float32))
 
 
-def python_noise(model, x, rng=random.Random(0)):
-    return model(x + 0.1 * rng.random())
+def python_noise(model, x):
+    return model(x + 0.1 * PYTHONS.random())
+
+
+def noise_of_its_own(model, x):
+    return model(x + 0.1 * torch.randn(x.shape, generator=TORCHS))
 
 
 def in_place(model, x):
@@ -72,6 +87,7 @@ NOT_REPEATED = {
     "a state": (Recurrent, lambda model, x: model(x)),
     "NumPy's random numbers": (lambda: nn.Linear(6, 1), numpy_noise),
     "Python's random numbers": (lambda: nn.Linear(6, 1), python_noise),
+    "a generator of its own": (lambda: nn.Linear(6, 1), noise_of_its_own),
     "inputs changed in place": (lambda: nn.Linear(6, 1), in_place),
 }
 
@@ -133,7 +149,7 @@ def test_weights_that_the_loop_projects(hidden):
             for p in model.parameters():
                 (p.data if hidden else p.detach()).clamp_(-0.1, 0.1)
 
-    with pytest.raises(RuntimeError, match="after_step"):
+    with pytest.raises(SAID, match="after_step"):
         train()
 
 
@@ -151,7 +167,7 @@ def test_what_the_loop_writes_beside_the_weights(write):
     model = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 1), nn.Linear(6, 6))
     model[3].requires_grad_(False)
     parameters = [p for p in model.parameters() if p.requires_grad]
-    loss_of = lambda x, y: F.mse_loss(model[:3](model[3](x)), y)  # noqa: E731
+    loss_of = lambda x, y: F.mse_loss(model[:3](model[3](x)), y)
     opt, compute_loss = raced(model, loss_of, parameters)
 
     def train():
@@ -159,14 +175,14 @@ def test_what_the_loop_writes_beside_the_weights(write):
             step(opt, compute_loss(*inputs(number)))
             write(model)
 
-    with pytest.raises(RuntimeError, match="after_step"):
+    with pytest.raises(SAID, match="after_step"):
         train()
 
 
 def outside_of_the_model():
     """As in a centre loss: parameters that another optimizer trains, in no module."""
     net, centres = nn.Linear(6, 2), nn.Parameter(torch.randn(3, 2))
-    loss_of = lambda x, y: torch.cdist(net(x), centres).min(1).values.mean() + y.mean() * 0  # noqa: E731
+    loss_of = lambda x, y: torch.cdist(net(x), centres).min(1).values.mean() + y.mean() * 0
     return net, [centres], loss_of
 
 
@@ -194,7 +210,7 @@ def test_gradients_of_others_are_as_backward_left_them(make):
 def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
     """Whichever arm it happens to, nobody has made a step on that minibatch."""
 
-    class Shortage(RuntimeError):
+    class ShortageError(RuntimeError):
         pass
 
     def train(failing):
@@ -203,7 +219,7 @@ def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
 
         def loss_of(x, y):
             if next(calls) in failing:
-                raise Shortage
+                raise ShortageError
             return F.mse_loss(model(x), y)
 
         base = torch.optim.AdamW(model.parameters())
@@ -215,7 +231,7 @@ def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
                 compute_loss(*inputs(number)).backward()
                 opt.step()
                 number += 1
-            except Shortage:
+            except ShortageError:
                 pass
             opt.zero_grad()
         return opt.races, list(model.parameters())
@@ -228,6 +244,7 @@ def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
         assert all(map(torch.equal, weights, expected[1]))
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 def test_a_model_can_be_saved_scripted_and_exported_in_a_race():
     model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
     opt, compute_loss = raced(model, lambda x, y: F.mse_loss(model(x), y))
@@ -236,6 +253,7 @@ def test_a_model_can_be_saved_scripted_and_exported_in_a_race():
         torch.save(model, file)
         assert b"annealtune" not in file.getvalue()
         torch.export.export(model, inputs(0)[:1])
+        torch.jit.script(model)
         step(opt, compute_loss(*inputs(number)))
     assert opt.is_racing
 
@@ -258,6 +276,17 @@ def test_gradients_in_buckets_of_ddp_belong_to_their_optimizer():
             model.zero_grad()
     finally:
         torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("kind", [SelfTuner, EmbeddedTuner])
+def test_a_function_that_does_not_contain_the_forward(kind):
+    """As it is when somebody records the criterion alone."""
+    model = nn.Linear(6, 1)
+    opt = kind(torch.optim.AdamW(model.parameters()), model, total_steps=300)
+    criterion = opt.record(F.mse_loss)
+    x, y = inputs(0)
+    with pytest.raises(SAID, match="record"):
+        step(opt, criterion(model(x), y))
 
 
 def test_the_state_of_rejected_weights_is_said():

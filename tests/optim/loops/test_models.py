@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.nn.utils import parametrizations
+from torch.nn.utils import parametrizations, prune
 from torch.utils.checkpoint import checkpoint
 
 
@@ -138,6 +138,18 @@ def quantization_aware():
         return quantization.prepare_qat(net)
 
 
+def pruned():
+    net = layers(nn.Tanh())
+    prune.l1_unstructured(net[0], "weight", 0.5)
+    return net
+
+
+def gradients_in_a_hook():
+    net = layers(nn.Tanh())
+    net[0].weight.register_hook(lambda gradient: gradient * (torch.arange(6) % 2))
+    return net
+
+
 def statistics_in_a_hook():
     net = layers(nn.Tanh())
     net.register_buffer("seen", torch.zeros(8))
@@ -172,6 +184,8 @@ MODELS = {
     "cache made late": cache_made_late,
     "quantization-aware": quantization_aware,
     "statistics in a hook": statistics_in_a_hook,
+    "gradients in a hook": gradients_in_a_hook,
+    "pruned": pruned,
 }
 
 
@@ -179,14 +193,14 @@ def trainable(model):
     return [p for p in model.parameters() if p.requires_grad]
 
 
-def plain_loop(make, base=torch.optim.AdamW, loss_fn=F.mse_loss, **options):
+def plain_loop(make, base=torch.optim.AdamW, given=trainable, **options):
     """Return the plain loop over a model."""
 
     def loop(run):
         model = make()
-        opt = run.tuned(base(trainable(model), lr=run.rate, **options), model)
+        opt = run.tuned(base(given(model), lr=run.rate, **options), model)
         dtype = torch.bfloat16 if model_is_narrow(model) else torch.float32
-        compute_loss = run.record(lambda x, y: loss_fn(model(x.to(dtype)).float(), y))
+        compute_loss = run.record(lambda x, y: F.mse_loss(model(x.to(dtype)).float(), y))
         for x, y in run.batches():
             loss = compute_loss(x, y)
             loss.backward()
@@ -206,9 +220,16 @@ def test_every_arm_is_the_base_at_its_rate(name, assert_exact):
     assert_exact(plain_loop(MODELS[name]))
 
 
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # reentrant
 @pytest.mark.parametrize("name", MODELS)
 def test_a_rejection_is_a_forward_and_backward(name, assert_undone):
     assert_undone(plain_loop(MODELS[name]))
+
+
+def test_a_momentum_encoder_that_the_base_is_given_too(assert_exact, assert_undone):
+    loop = plain_loop(momentum_encoder, given=lambda model: list(model.parameters()))
+    assert_exact(loop)
+    assert_undone(loop)
 
 
 def matrices():
