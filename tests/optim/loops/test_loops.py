@@ -1,4 +1,4 @@
-"""Loops of every kind around one small net: arms and rejections are exact."""
+"""Loops of every kind around a small net: arms and rejections are exact."""
 
 import copy
 import math
@@ -13,11 +13,13 @@ def net(*inner):
     return nn.Sequential(nn.Linear(6, 8), *inner, nn.Tanh(), nn.Linear(8, 1))
 
 
-def begun(run, model=None, base=torch.optim.AdamW, scaler=None, **options):
+def begun(run, model=None, base=torch.optim.AdamW, loss_of=None, scaler=None, **options):
     """Build what most loops have: a model, its optimizer and the function of the loss."""
     model = net() if model is None else model
-    opt = run.tuned(base(model.parameters(), lr=run.rate, **options), model)
-    return model, opt, run.record(lambda x, y: F.mse_loss(model(x), y), scaler=scaler)
+    given = [p for p in model.parameters() if p.requires_grad]
+    opt = run.tuned(base(given, lr=run.rate, **options), model)
+    compute_loss = run.record(loss_of or (lambda x, y: F.mse_loss(model(x), y)), scaler=scaler)
+    return model, opt, compute_loss
 
 
 def stepped(run, loss):
@@ -25,6 +27,12 @@ def stepped(run, loss):
     loss.backward()
     run.step(loss)
     run.opt.zero_grad()
+
+
+def trained(run, compute_loss):
+    """The plain loop."""
+    for x, y in run.batches():
+        stepped(run, compute_loss(x, y))
 
 
 def accumulates(run):
@@ -41,19 +49,27 @@ def accumulates(run):
 
 def has_two_groups(run):
     model = net()
-    groups = [
-        {"params": model[0].parameters(), "lr": run.rate / 4, "weight_decay": 0.1},
-        {"params": model[2].parameters()},
-    ]
-    run.tuned(torch.optim.AdamW(groups, lr=run.rate), model)
-    compute_loss = run.record(lambda x, y: F.mse_loss(model(x), y))
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
+    body = {"params": model[0].parameters(), "lr": run.rate / 4, "weight_decay": 0.1}
+    base = torch.optim.AdamW([body, {"params": model[2].parameters()}], lr=run.rate)
+    run.tuned(base, model)
+    trained(run, run.record(lambda x, y: F.mse_loss(model(x), y)))
+
+
+def penalizes(run):
+    """Differentiates inside the function, as a gradient penalty does."""
+    model = net()
+
+    def loss_of(x, y):
+        x = x.clone().requires_grad_()
+        out = model(x)
+        (slope,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+        return F.mse_loss(out, y) + slope.square().mean()
+
+    trained(run, begun(run, model, loss_of=loss_of)[2])
 
 
 def closes(run):
-    model = net(nn.Dropout(0.3))
-    opt = run.tuned(torch.optim.AdamW(model.parameters(), lr=run.rate), model)
+    model, opt, _ = begun(run, net(nn.Dropout(0.3)))
     for x, y in run.batches():
 
         def closure(x=x, y=y):
@@ -96,37 +112,21 @@ def unfreezes(run):
         stepped(run, compute_loss(x, y))
 
 
-def evaluates(run):
-    model, _, compute_loss = begun(run, net(nn.BatchNorm1d(8), nn.Dropout(0.3)))
+def looks_and_copies(run):
+    model, opt, compute_loss = begun(run, net(nn.BatchNorm1d(8), nn.Dropout(0.3)))
     for x, y in run.batches():
         stepped(run, compute_loss(x, y))
         model.eval()
         with torch.no_grad():
             compute_loss(x + 1, y)
         model.train()
-
-
-def copies(run):
-    model, opt, compute_loss = begun(run)
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
         if len(run.losses) % 4 == 2:
-            copy.deepcopy(model)
-            copy.deepcopy(opt.state_dict())
-            copy.deepcopy(opt)
-
-
-def reloads(run):
-    model, opt, compute_loss = begun(run)
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
-        if len(run.losses) % 4 == 2:
-            kept = copy.deepcopy((model.state_dict(), opt.state_dict()))
-            opt.load_state_dict(kept[1])
+            copy.deepcopy((model, opt))
+            opt.load_state_dict(copy.deepcopy(opt.state_dict()))
 
 
 def skips(run, *, when, set_to_none=True):
-    """Skips steps with a huge loss; the gradient is reset by the model, at one of three places."""
+    """Skips steps with a huge loss; the model resets the gradients, at one of three places."""
     model, _, compute_loss = begun(run)
     for number, (x, y) in enumerate(run.batches()):
         if when == "before":
@@ -150,78 +150,13 @@ def skips_nan(run):
             stepped(run, loss)
 
 
-def clips(run):
-    model, _, compute_loss = begun(run)
-    run.before_step(lambda: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
-
-
-def adds_noise(run):
-    model, _, compute_loss = begun(run, net(nn.Dropout(0.3)))
-
-    def noise():
-        for p in model.parameters():
-            p.grad.add_(torch.randn_like(p), alpha=0.01)
-
-    run.before_step(noise)
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
-
-
-def filters(run):
-    """Adds a running mean to the gradient, as GrokFast does, kept in buffers of the model."""
-    model = net()
-    for number, p in enumerate(model.parameters()):
-        model.register_buffer(f"slow{number}", torch.zeros_like(p))
-    _, _, compute_loss = begun(run, model)
-
-    def filtered():
-        for p, slow in zip(model.parameters(), model.buffers(), strict=True):
-            slow.mul_(0.9).add_(p.grad, alpha=0.1)
-            p.grad.add_(slow, alpha=2.0)
-
-    run.before_step(filtered)
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
-
-
-def projects(run):
-    model, _, compute_loss = begun(run)
-
-    def project():
-        for p in model.parameters():
-            p.data.clamp_(-0.3, 0.3)
-
-    run.after_step(project)
-    for x, y in run.batches():
-        stepped(run, compute_loss(x, y))
-
-
-class WithTeacher(nn.Module):
-    """A net and a slow copy of it, which is no part of the forward's gradient."""
-
-    def __init__(self):
-        super().__init__()
-        self.student = net()
-        self.teacher = copy.deepcopy(self.student).requires_grad_(False)
-
-    def forward(self, x):
-        return self.student(x) + 0.5 * self.teacher(x).detach()
-
-    @torch.no_grad()
-    def follow(self):
-        for slow, fast in zip(self.teacher.parameters(), self.student.parameters(), strict=True):
-            slow.lerp_(fast, 0.1)
-
-
-def teaches(run):
-    """Moves a teacher, or a target network, after every step."""
-    model = WithTeacher()
-    run.tuned(torch.optim.AdamW(model.student.parameters(), lr=run.rate), model)
-    compute_loss = run.record(lambda x, y: F.mse_loss(model(x), y))
-    run.after_step(model.follow)
-    for x, y in run.batches():
+def schedules(run):
+    """Writes momentum and weight decay by hand, in every step."""
+    _, opt, compute_loss = begun(run, base=torch.optim.SGD, momentum=0.5)
+    for number, (x, y) in enumerate(run.batches()):
+        for group in opt.param_groups:
+            group["momentum"] = 0.5 + 0.4 * min(1, number / 10)
+            group["weight_decay"] = 0.01 * number
         stepped(run, compute_loss(x, y))
 
 
@@ -233,7 +168,7 @@ class Recurrent(nn.Module):
         self.cell, self.last = nn.GRUCell(6, 8), nn.Linear(8, 1)
         self.register_buffer("hidden", torch.zeros(16, 8))
 
-    def forward(self, x, first=False):
+    def forward(self, x, first):
         hidden = self.cell(x, torch.zeros_like(self.hidden) if first else self.hidden)
         self.hidden = hidden.detach()
         return self.last(hidden)
@@ -242,32 +177,65 @@ class Recurrent(nn.Module):
 def truncates(run):
     """Backpropagates through parts of sequences, each of which begins without a state."""
     model = Recurrent()
-    run.tuned(torch.optim.AdamW(model.parameters(), lr=run.rate), model)
-    compute_loss = run.record(lambda x, y, first: F.mse_loss(model(x, first), y))
+    loss_of = lambda x, y, first: F.mse_loss(model(x, first), y)
+    _, _, compute_loss = begun(run, model, loss_of=loss_of)
     for number, (x, y) in enumerate(run.batches()):
         stepped(run, compute_loss(x, y, number % 4 == 0))
 
 
-def schedules(run):
-    """Writes momentum and weight decay by hand, in every step."""
-    _, opt, compute_loss = begun(run, base=torch.optim.SGD, momentum=0.5)
-    for number, (x, y) in enumerate(run.batches()):
-        for group in opt.param_groups:
-            group["momentum"] = 0.5 + 0.4 * min(1, number / 10)
-            group["weight_decay"] = 0.01 * number
-        stepped(run, compute_loss(x, y))
+def clips(run):
+    model, _, compute_loss = begun(run)
+    run.before_step(lambda: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
+    trained(run, compute_loss)
+
+
+def filters(run):
+    """Adds noise and a running mean to the gradient, which is kept in buffers of the model."""
+    model = net(nn.Dropout(0.3))
+    for number, p in enumerate(model.parameters()):
+        model.register_buffer(f"slow{number}", torch.zeros_like(p))
+
+    def filtered():
+        for p, slow in zip(model.parameters(), model.buffers(), strict=True):
+            slow.mul_(0.9).add_(p.grad, alpha=0.1)
+            p.grad.add_(slow + 0.01 * torch.randn_like(p), alpha=2.0)
+
+    _, _, compute_loss = begun(run, model)
+    run.before_step(filtered)
+    trained(run, compute_loss)
+
+
+def projects(run):
+    model, _, compute_loss = begun(run)
+    run.after_step(lambda: [p.data.clamp_(-0.3, 0.3) for p in model.parameters()] and None)
+    trained(run, compute_loss)
+
+
+def teaches(run):
+    """Moves a teacher, or a target network, after every step."""
+    model = nn.ModuleDict({"student": net(), "teacher": net().requires_grad_(False)})
+    student, teacher = model.values()
+
+    @torch.no_grad()
+    def follow():
+        for slow, fast in zip(teacher.parameters(), student.parameters(), strict=True):
+            slow.lerp_(fast, 0.1)
+
+    loss_of = lambda x, y: F.mse_loss(student(x) + teacher(x), y)
+    _, _, compute_loss = begun(run, model, loss_of=loss_of)
+    run.after_step(follow)
+    trained(run, compute_loss)
 
 
 LOOPS = {
     "accumulation": accumulates,
     "two groups": has_two_groups,
+    "gradient penalty": penalizes,
     "closure": closes,
     "GradScaler": scales,
     "autocast": casts,
     "unfreezing": unfreezes,
-    "evaluation": evaluates,
-    "copies": copies,
-    "loading its own state": reloads,
+    "looks and copies": looks_and_copies,
     "skipped, reset before": lambda run: skips(run, when="before"),
     "skipped, reset between": lambda run: skips(run, when="between"),
     "skipped, reset after": lambda run: skips(run, when="after"),
@@ -276,13 +244,7 @@ LOOPS = {
     "options by hand": schedules,
     "truncated sequences": truncates,
 }
-HOOKED = {
-    "clipping": clips,
-    "noise in gradients": adds_noise,
-    "filter with a state": filters,
-    "projection": projects,
-    "teacher": teaches,
-}
+HOOKED = {"clipping": clips, "filter": filters, "projection": projects, "teacher": teaches}
 
 
 @pytest.mark.parametrize("name", [*LOOPS, *HOOKED])
