@@ -222,5 +222,6 @@ def test_a_momentum_encoder_that_the_base_is_given_too(assert_exact, assert_undo
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # by torch itself
 def test_a_compiled_model(assert_exact):
     assert_exact(plain_loop(lambda: torch.compile(layers(nn.BatchNorm1d(8), nn.Tanh()))))
