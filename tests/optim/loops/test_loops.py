@@ -68,6 +68,14 @@ def penalizes(run):
     trained(run, begun(run, model, loss_of=loss_of)[2])
 
 
+def weighs(run):
+    """Trains the weight of a loss too, which is in no module."""
+    model, weight = net(), nn.Parameter(torch.zeros(()))
+    base = torch.optim.AdamW([*model.parameters(), weight], lr=run.rate)
+    run.tuned(base, model)
+    trained(run, run.record(lambda x, y: F.mse_loss(model(x), y) * (-weight).exp() + weight))
+
+
 def closes(run):
     model, opt, _ = begun(run, net(nn.Dropout(0.3)))
     for x, y in run.batches():
@@ -231,6 +239,7 @@ LOOPS = {
     "accumulation": accumulates,
     "two groups": has_two_groups,
     "gradient penalty": penalizes,
+    "trained weight of the loss": weighs,
     "closure": closes,
     "GradScaler": scales,
     "autocast": casts,

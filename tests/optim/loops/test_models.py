@@ -107,6 +107,13 @@ def cache_made_late(net, x):
     return net.last(net.first(x / net.cache))
 
 
+def experts(net, x):
+    """Routes by its weights, and skips a layer by chance: who has a gradient depends on both."""
+    chosen = net.routes(x.mean(0)).argmax().item()
+    hidden = net.first(x) if torch.rand(()) < 0.5 else net.other(x)
+    return net.last(hidden) * net.scales[chosen]
+
+
 def quantization_aware():
     net = nn.Sequential(quantization.QuantStub(), *layers(nn.ReLU())).train()
     with warnings.catch_warnings():
@@ -163,6 +170,12 @@ MODELS = {
     "momentum encoder": encoders,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
     "cache made late": lambda: Net(cache_made_late, cache=None),
+    "experts": lambda: Net(
+        experts,
+        routes=nn.Linear(6, 3),
+        other=nn.Linear(6, 8),
+        scales=nn.ParameterList(nn.Parameter(torch.ones(())) for _ in range(3)),
+    ),
     "lazy layers": lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(1)),
     "quantization-aware": quantization_aware,
     "hooks": hooks,
