@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
@@ -30,6 +31,7 @@ class Context:
         model: the module inside DDP.
         ranks: the processes.
         wrappers: DDP and FSDP2 around the model, as far as they were seen.
+        written: parameters that the forward writes; None before the first one.
 
     Raises:
         TypeError: if the model is missing or no module.
@@ -48,6 +50,7 @@ class Context:
         self.ranks = Ranks(owner, base, group)
         self.wrappers = Wrappers(model)
         self.model: nn.Module = unwrapped(model)
+        self.written: list[Tensor] | None = None
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -64,9 +67,37 @@ class Context:
         """The gradients of the parameters that have one."""
         return gradients_of(self.base)
 
+    def others(self, leaves: Iterable[Tensor] = ()) -> list[Tensor]:
+        """Return the parameters of the model, and the leaves, that the base does not have."""
+        found: dict[Tensor, None] = dict.fromkeys(self.model.parameters())
+        found.update(dict.fromkeys(leaves))
+        for p in parameters_of(self.base):
+            found.pop(p, None)
+        return list(found)
+
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""
         return are_finite(trained_of(self.base))
+
+
+class Watch:
+    """Finds the parameters that nobody trains and a forward writes, as an EMA in the model does.
+
+    It takes a copy of those alone: torch copies the values of a lazy clone when one of the two is
+    written.
+    """
+
+    @torch.no_grad()
+    def __init__(self, context: Context) -> None:
+        trained = {p for p in context.parameters if p.requires_grad}
+        others = (p for p in context.model.parameters() if p not in trained)
+        self._pairs = [(p, p.detach()._lazy_clone()) for p in others if type(p) is nn.Parameter]
+
+    def written(self) -> list[tuple[Tensor, Tensor]]:
+        """Return those that were written since, with what they were; all others are let go."""
+        pairs, self._pairs = self._pairs, []
+        address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
+        return [(p, then) for p, then in pairs if address(p) != address(then)]
 
 
 class Part:

@@ -316,7 +316,7 @@ class Run(Part):
     def __init__(self, context: Context, plan: Plan, *, average: bool, is_guarded: bool) -> None:
         self.context = context
         self.plan = plan
-        self.intake = Intake(context, notes_buffers=True)
+        self.intake = Intake(context, notes=True)
         self.history = History(context.ranks)
         self.rates = GroupRates("SelfTuner", context.base)
         self.rates.refuse_others()
@@ -380,7 +380,7 @@ class Waiting:
         Raises:
             NonFiniteLossError: if several gradients in a row are not finite.
         """
-        base, before = run.context.base, run.intake.buffers  # before the forward
+        base, before = run.context.base, run.intake.before  # before the forward
         if not has_gradient(base):
             self._waited += 1
             if self._waited == _LONG_WAIT:
@@ -437,7 +437,7 @@ class Racing:
 
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Racing | Holding:
         """Let every arm step; those that clearly lose are dropped; judge the rest at the end."""
-        self.race.step(minibatch, run.intake.buffers)
+        self.race.step(minibatch, run.intake.before)
         if not self.race.is_over:
             return self
         verdict = run.races.judge(self.race, run.steps)
