@@ -6,6 +6,9 @@ base ends at the rate that has won. With every step rejected, it must end where 
 alone end. All of it bit for bit.
 """
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
@@ -140,6 +143,8 @@ def _bits(value):
 
 def _ran(run, loop):
     torch.manual_seed(0)
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - a loop may draw from it
     loop(run)
     return run
 

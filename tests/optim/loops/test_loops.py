@@ -2,7 +2,9 @@
 
 import copy
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -74,6 +76,18 @@ def weighs(run):
     base = torch.optim.AdamW([*model.parameters(), weight], lr=run.rate)
     run.tuned(base, model)
     trained(run, run.record(lambda x, y: F.mse_loss(model(x), y) * (-weight).exp() + weight))
+
+
+def draws(run):
+    """Draws numbers of Python and NumPy, as mixup does."""
+    model = net()
+
+    def loss_of(x, y):
+        share = np.random.beta(0.2, 0.2)  # noqa: NPY002 - as many do
+        mixed = share * x + (1 - share) * x.flip(0)
+        return F.mse_loss(model(mixed), y if random.random() < 0.5 else y.flip(0))
+
+    trained(run, begun(run, model, loss_of=loss_of)[2])
 
 
 def closes(run):
@@ -198,15 +212,28 @@ def clips(run):
 
 
 def filters(run):
-    """Adds noise and a running mean to the gradient, which is kept in buffers of the model."""
-    model = net(nn.Dropout(0.3))
+    """Adds noise and a running mean to the gradient."""
+    model, _, compute_loss = begun(run, net(nn.Dropout(0.3)))
+    slow = {}
+
+    def filtered():
+        for p in model.parameters():
+            slow[p] = 0.9 * slow.get(p, 0) + 0.1 * p.grad
+            p.grad.add_(slow[p] + 0.01 * torch.randn_like(p), alpha=2.0)
+
+    run.before_step(filtered)
+    trained(run, compute_loss)
+
+
+def filters_by_buffers(run):
+    """Keeps a running mean of the gradient in buffers of the model."""
+    model = net()
     for number, p in enumerate(model.parameters()):
         model.register_buffer(f"slow{number}", torch.zeros_like(p))
 
     def filtered():
         for p, slow in zip(model.parameters(), model.buffers(), strict=True):
-            slow.mul_(0.9).add_(p.grad, alpha=0.1)
-            p.grad.add_(slow + 0.01 * torch.randn_like(p), alpha=2.0)
+            p.grad.add_(slow.mul_(0.9).add_(p.grad, alpha=0.1), alpha=2.0)
 
     _, _, compute_loss = begun(run, model)
     run.before_step(filtered)
@@ -240,6 +267,7 @@ LOOPS = {
     "two groups": has_two_groups,
     "gradient penalty": penalizes,
     "trained weight of the loss": weighs,
+    "numbers of Python and NumPy": draws,
     "closure": closes,
     "GradScaler": scales,
     "autocast": casts,
@@ -253,7 +281,13 @@ LOOPS = {
     "options by hand": schedules,
     "truncated sequences": truncates,
 }
-HOOKED = {"clipping": clips, "filter": filters, "projection": projects, "teacher": teaches}
+HOOKED = {
+    "clipping": clips,
+    "filter": filters,
+    "filter by buffers": filters_by_buffers,
+    "projection": projects,
+    "teacher": teaches,
+}
 
 
 @pytest.mark.parametrize("name", [*LOOPS, *HOOKED])

@@ -1,5 +1,6 @@
 """What a loop does that cannot reach every arm is said, and others are left alone."""
 
+import contextlib
 import io
 import random
 from itertools import count
@@ -30,30 +31,29 @@ def raced(model, loss_of=None, parameters=None):
     return opt, opt.record(loss_of or (lambda x, y: F.mse_loss(model(x), y)))
 
 
-class Attribute(nn.Module):
-    """Keeps something from one call to the next where no arm has its own."""
+class Counting(nn.Module):
+    """Counts its calls, those of all arms."""
 
-    def __init__(self, first, following):
+    def __init__(self):
         super().__init__()
-        self.linear, self.kept, self.following = nn.Linear(6, 1), first, following
+        self.linear, self.calls = nn.Linear(6, 1), 0
 
     def forward(self, x):
-        out = self.linear(x) + self.kept
-        self.kept = self.following(self.kept, out.detach())
-        return out
+        self.calls += 1
+        return self.linear(x) * (1 + 0.001 * self.calls)
 
 
-def counting():
-    return Attribute(0.0, lambda kept, _: kept + 0.01)
+class Adding(Counting):
+    """Adds to a tensor that is no buffer."""
 
-
-def recurrent():
-    return Attribute(torch.zeros(16, 1), lambda kept, out: 0.5 * kept + out)
+    def __init__(self):
+        super().__init__()
+        self.calls = torch.zeros(())
 
 
 NOT_REPEATED = {
-    "a counter": (counting, lambda x: x),
-    "a state": (recurrent, lambda x: x),
+    "a counter": (Counting, lambda x: x),
+    "a tensor changed in place": (Adding, lambda x: x),
     "NumPy's numbers": (
         None,
         lambda x: x + 0.003 * torch.from_numpy(NUMPYS.normal(size=6)).float(),
@@ -72,21 +72,6 @@ def test_a_loss_that_is_another_the_second_time(name):
     compute_loss(*inputs()).backward()
     with pytest.raises(SAID, match="record"):
         opt.step()
-
-
-def test_the_state_of_rejected_weights():
-    model = recurrent()
-    base = torch.optim.SGD(model.parameters(), lr=1.0)
-    opt = EmbeddedTuner(base, model, neighborhood=grid(lr=[1e3]), temperature=0.0)
-    compute_loss = opt.record(lambda x, y: F.mse_loss(model(x), y))
-    compute_loss(*inputs()).backward()
-    kept = model.kept.clone()
-    try:
-        opt.step()
-    except UserWarning as said:
-        assert "buffer" in str(said)  # noqa: PT017 - it may also be exact
-    else:
-        assert torch.equal(model.kept, kept)
 
 
 @pytest.mark.parametrize("kind", [SelfTuner, EmbeddedTuner])
@@ -120,21 +105,6 @@ def test_clipping_in_the_loop_that_does_not_bind():
     opt, compute_loss = raced(model)
     compute_loss(*inputs()).backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1e6)
-    with pytest.raises(SAID, match="before_step"):
-        opt.step()
-
-
-def test_a_filter_whose_state_no_arm_has_to_itself():
-    model, slow = nn.Linear(6, 1), {}
-    opt, compute_loss = raced(model)
-
-    def filtered():
-        for p in model.parameters():
-            slow[p] = 0.9 * slow.get(p, 0) + 0.1 * p.grad
-            p.grad.add_(slow[p], alpha=2.0)
-
-    opt.before_step(filtered)
-    compute_loss(*inputs()).backward()
     with pytest.raises(SAID, match="before_step"):
         opt.step()
 
@@ -212,7 +182,7 @@ class ShortageError(RuntimeError):
 
 
 def raced_with_failures(failing):
-    """Race three rates; some calls of the loss fail, and the loop tries that minibatch again."""
+    """Race three rates; some calls of the loss fail, and the loop goes on with the next one."""
     torch.manual_seed(0)
     model, calls, number = nn.Linear(6, 1), count(1), 0
 
@@ -225,20 +195,21 @@ def raced_with_failures(failing):
     opt = SelfTuner(base, model, neighborhood=grid(lr=[1e-3, 4e-3, 1.6e-2]), warmup=0)
     compute_loss = opt.record(loss_of)
     while opt.is_racing:
-        try:
+        with contextlib.suppress(ShortageError):
             compute_loss(*inputs(number)).backward()
             opt.step()
-            number += 1
-        except ShortageError:
-            pass
         opt.zero_grad()
+        number += 1
     return opt.races[0].losses, list(model.parameters())
 
 
 def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
-    """The third minibatch makes the calls 7 to 9: the loop's own, and those of two other arms."""
+    """The third minibatch makes the calls 7 to 9: the loop's own, and those of two other arms.
+
+    The arms that were kept from their step make it later, so that it is as if nothing had happened.
+    """
     losses, weights = raced_with_failures(())
-    for failing in ({7}, {8}, {9}, {8, 15}):
+    for failing in ({8}, {9}, {5, 13}):
         found = raced_with_failures(failing)
         assert found[0] == losses
         assert all(map(torch.equal, found[1], weights))

@@ -80,6 +80,17 @@ def state_in_a_buffer(net, x):
     return net.last(hidden)
 
 
+def state_in_an_attribute(net, x):
+    net.hidden = net.cell(x, None if net.hidden is None else net.hidden.detach())
+    return net.last(net.hidden)
+
+
+def carrying():
+    net = Net(state_in_an_attribute, cell=nn.GRUCell(6, 8))
+    net.hidden = None
+    return net
+
+
 def momentum_encoder(net, x):
     """As in MoCo and BYOL: the forward moves parameters that are frozen."""
     with torch.no_grad():
@@ -167,6 +178,7 @@ MODELS = {
     "state in a buffer": lambda: Net(
         state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
     ),
+    "state in an attribute": carrying,
     "momentum encoder": encoders,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
     "cache made late": lambda: Net(cache_made_late, cache=None),
