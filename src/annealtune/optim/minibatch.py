@@ -15,14 +15,16 @@ from __future__ import annotations
 import contextlib
 import functools
 import numbers
+import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
@@ -35,7 +37,6 @@ from annealtune.optim.run_state import (
     Gradients,
     RandomState,
     Surroundings,
-    kept,
     show_new_weights,
 )
 
@@ -55,6 +56,7 @@ class Call:
         compute: makes the call once more.
         scaler: the GradScaler that scales the loss, if any.
         heard: is called when its backward begins; None if none is needed.
+        finds_leaves: whether to find the tensors that its backward reaches.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class Call:
         compute: Callable[[], Any],
         scaler: Any,
         heard: Callable[[Call, Tensor], None] | None,
+        *,
+        finds_leaves: bool,
     ) -> None:
         self._owner = context.owner
         self._compute = compute
@@ -72,11 +76,14 @@ class Call:
         self.start = RandomState.capture()
         self._autocast = _autocast()
         self.factor: Tensor | None = None  # None until its backward
+        self.is_done = heard is None  # whether it had one
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
             self.exchanges = context.wrappers.present()
-        loss = _loss_of(self._owner, self.result)
-        self.leaves = leaves_of(loss)
+        loss = loss_in(self.result)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise _no_loss(self._owner, loss)
+        self.leaves = leaves_of(loss) if finds_leaves else []
         self.loss = loss.detach()  # lets go of the graph when the caller does
         if heard is None:
             self.factor = torch.ones_like(self.loss)
@@ -94,9 +101,9 @@ class Call:
             for device, enabled, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             self.start.restore()
-            if self._wrapper is not None:
-                return _loss_of(self._owner, through(self._wrapper, self._compute))
-            return _loss_of(self._owner, self._compute())
+            compute, wrapper = self._compute, self._wrapper
+            loss: Tensor = loss_in(compute() if wrapper is None else through(wrapper, compute))
+            return loss
 
 
 def leaves_of(loss: Any) -> list[Tensor]:
@@ -134,9 +141,17 @@ class Minibatch:
     start = RandomState(torch.empty(0))
     was_touched = False
 
-    def __init__(self, losses: list[Tensor]) -> None:
+    def __init__(self, context: Context, losses: list[Tensor]) -> None:
+        self._context = context
         self._losses = losses
+        self._leaves: list[Tensor] = []  # to whose gradients its backward adds
         self.returned: Any = losses[0] if len(losses) == 1 else None
+
+    def other_gradients(self) -> Gradients:
+        """Return the gradients of everything that it reaches and the base does not have."""
+        context = self._context
+        copied = bool(context.wrappers.modules) and context.wrappers.have_views
+        return Gradients(context.others(self._leaves), copied=copied)
 
     def first(self) -> list[Tensor]:
         """Have the gradient at the present weights in place; return the losses it is made of."""
@@ -147,10 +162,7 @@ class Minibatch:
         raise NotImplementedError
 
     def again(self) -> Tensor:
-        """Compute loss and gradient at the present weights, with the same random numbers.
-
-        Gradients of tensors that the base does not have stay what they are.
-        """
+        """Compute loss and gradient at the present weights, with the same random numbers."""
         raise NotImplementedError
 
     def evaluate(self) -> Any:
@@ -173,22 +185,23 @@ class ClosureMinibatch(Minibatch):
     ) -> None:
         if not callable(closure):
             raise not_callable(context.owner, "closure", closure)
-        super().__init__([])
-        self._context = context
+        super().__init__(context, [])
         self._closure = closure
         self._intake = intake
-        self._leaves: list[Tensor] | None = None  # once its loss is known
         self._repeats = again
         if again:
             self.start = RandomState.capture()
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""
-        if self._repeats:
-            with self._intake.forward():
-                self.returned = self._run()
-        else:
+        watches = self._repeats and self._intake.watches
+        try:
+            if watches:
+                self._intake.begin_forward()
             self.returned = self._run()
+        finally:
+            if watches:
+                self._intake.end_forward()
         return [self.returned]
 
     def compared(self) -> Tensor:
@@ -198,10 +211,9 @@ class ClosureMinibatch(Minibatch):
 
     def again(self) -> Tensor:
         """Run it again, from the same random numbers."""
-        with _aside(self._context, self._leaves or ()):
-            self._context.base.zero_grad()
-            self.start.restore()
-            return self._run()
+        self._context.base.zero_grad()
+        self.start.restore()
+        return self._run()
 
     def evaluate(self) -> Any:
         """Run it again."""
@@ -218,7 +230,7 @@ class ClosureMinibatch(Minibatch):
         self.result = result
         loss = loss_in(result)
         detached = as_loss(self._context.owner, "closure", loss)
-        if self._repeats and self._leaves is None:
+        if self._intake.notes and self._repeats and not self._leaves:
             self._leaves = leaves_of(loss)
         made = False
         for p, gradient, version in before:
@@ -240,7 +252,7 @@ class ClosureMinibatch(Minibatch):
         self._context.base.zero_grad()
         with torch.enable_grad():
             loss.backward()
-        self._intake.note_own_gradients()
+        self._intake.own_gradients = _versions(self._context.base)
 
 
 class RecordedMinibatch(Minibatch):
@@ -253,9 +265,10 @@ class RecordedMinibatch(Minibatch):
     """
 
     def __init__(self, context: Context, calls: list[Call], intake: Intake) -> None:
-        super().__init__([call.loss for call in calls])
-        self._context = context
+        super().__init__(context, list(map(operator.attrgetter("loss"), calls)))
         self._calls = calls
+        for call in calls:
+            self._leaves += call.leaves
         self._intake = intake
         self.start = calls[0].start
         scaler = calls[0].scaler
@@ -269,22 +282,18 @@ class RecordedMinibatch(Minibatch):
 
     def again(self) -> Tensor:
         """Make every call again, with its factor."""
+        self._context.base.zero_grad()
         losses = []
-        leaves: list[Tensor] = []
         for call in self._calls:
-            leaves += call.leaves
-        with _aside(self._context, leaves):
-            self._context.base.zero_grad()
-            for call in self._calls:
-                alike = call.exchanges.again() if call.exchanges else contextlib.nullcontext()
-                with torch.enable_grad(), alike:
-                    loss = call.again()
-                    loss.backward(gradient=call.factor)
-                losses.append(loss.detach())
-            if self.scale is not None and (gradients := self._context.gradients):
-                torch._foreach_mul_(gradients, 1.0 / self.scale)
-            for function in self._intake.after_replay.values():
-                function()
+            alike = call.exchanges.again() if call.exchanges else contextlib.nullcontext()
+            with torch.enable_grad(), alike:
+                loss = call.again()
+                loss.backward(gradient=call.factor)
+            losses.append(loss.detach())
+        if self.scale is not None and (gradients := self._context.gradients):
+            torch._foreach_mul_(gradients, 1.0 / self.scale)
+        for function in self._intake.after_replay.values():
+            function()
         return self._sum(losses)
 
     def evaluate(self) -> Tensor:
@@ -301,15 +310,6 @@ class RecordedMinibatch(Minibatch):
         return total  # type: ignore[no-any-return]
 
 
-@contextlib.contextmanager
-def _aside(context: Context, leaves: Iterable[Tensor]) -> Iterator[None]:
-    """Keep the gradients of tensors that the base does not have as they are."""
-    gradients = Gradients(context.others(leaves), copied=context.wrappers.have_views)
-    with kept(gradients):
-        gradients.put_aside()
-        yield
-
-
 class Intake:
     """Takes in the minibatch of a step, whichever way the caller tells it.
 
@@ -322,6 +322,7 @@ class Intake:
         records: whether a function was ever recorded.
         replays: whether losses are computed again: recorded calls keep a minibatch alive.
         paused: whether nothing is remembered at the moment.
+        watches: whether it must hear of forwards.
         before: the surroundings before the forward of this minibatch, if they are noted.
         after_replay: functions to call after each gradient that is made here.
     """
@@ -330,11 +331,12 @@ class Intake:
         self, context: Context, *, notes: bool = False, differentiates: bool = True
     ) -> None:
         self._context = context
-        self._notes = notes
+        self.notes = notes
         self._differentiates = differentiates
         self._calls: list[Call] = []
         self._losses: list[Tensor] = []  # of calls that need not be repeated
         self.paused = False
+        self.watches = True
         self.records = False
         self.replays = True
         self.before: Surroundings | None = None
@@ -342,7 +344,9 @@ class Intake:
         self._knows_closures = False  # whether one was looked at: the others are like it
         # Which gradients were made here for a closure, and which the last backward of a recorded
         # call has left. By their ids: held, they would outlive zero_grad.
-        self._own_gradients: list[tuple[Tensor, int, int]] = []
+        self._watch: Watch | None = None  # of the first forward, while it is under way
+        self._notice: RemovableHandle | None = None  # of a forward that is under way
+        self.own_gradients: list[tuple[Tensor, int, int]] = []
         self._left: list[tuple[Tensor, int, int]] = []
 
     def record(self, function: Function, scaler: Any = None) -> Function:
@@ -366,7 +370,9 @@ class Intake:
                 return function(*args, **kwargs)
             if not self.replays:
                 result = function(*args, **kwargs)
-                loss = _loss_of(owner, result)
+                loss = loss_in(result)
+                if not isinstance(loss, Tensor) or loss.numel() != 1:
+                    raise _no_loss(owner, loss)
                 if loss.requires_grad:  # one of a validation says nothing of the run
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
@@ -377,30 +383,39 @@ class Intake:
 
     def _remembered(self, compute: Callable[[], Any], scaler: Any) -> Any:
         heard = self._hear if self._differentiates else None
-        with self.silence(), self.forward():  # a recorded function that it calls is a part of it
-            call = Call(self._context, compute, scaler, heard)
+        try:
+            self.paused = True  # a recorded function that it calls is a part of it
+            if self.watches:
+                self.begin_forward()
+            call = Call(self._context, compute, scaler, heard, finds_leaves=self.notes)
+        finally:
+            self.paused = False
+            if self.watches:
+                self.end_forward()
         self._calls.append(call)
         result, call.result = call.result, None
         return result
 
-    @contextlib.contextmanager
-    def forward(self) -> Iterator[None]:
-        """Let a forward of the loop run: note what it starts from, and find out what it touches."""
-        context, notice = self._context, None
-        if self._notes and not self._calls:
-            self.before = Surroundings(context.modules, context.written or ())
-        watch = Watch(context) if context.written is None else None
+    def begin_forward(self) -> None:
+        """Note what a forward of the loop starts from; find out what it touches."""
+        context = self._context
+        if self.notes and not self._calls:
+            self.before = Surroundings(context.model.modules(), context.written or ())
+        if context.written is None:
+            self._watch = Watch(context)
         if distributed.is_available() and distributed.is_initialized():
-            notice = context.model.register_forward_pre_hook(context.wrappers.notice)
-        try:
-            yield
-        finally:
-            if notice is not None:
-                notice.remove()
-        if watch is not None:
-            pairs = watch.written()
-            context.written = [p for p, _ in pairs]
-            if self.before is not None:
+            self._notice = context.model.register_forward_pre_hook(context.wrappers.notice)
+
+    def end_forward(self) -> None:
+        """Let the model alone again; take in the parameters that the forward has written."""
+        if self._notice is not None:
+            self._notice.remove()
+            self._notice = None
+        self.watches = self.notes or (distributed.is_available() and distributed.is_initialized())
+        if self._watch is not None:
+            pairs, self._watch = self._watch.written(), None
+            self._context.written = [p for p, _ in pairs]
+            if self.before is not None and pairs:
                 self.before.add(pairs)
 
     def _hear(self, call: Call, gradient: Tensor) -> None:
@@ -409,12 +424,13 @@ class Intake:
             self.forget_done()  # model.zero_grad() tells nobody: a step was skipped
         before = call.factor  # of another backward of the same loss: gradients add up
         call.factor = gradient.detach().clone() if before is None else before + gradient.detach()
+        call.is_done = True
         # When this backward is over, and DDP and FSDP2 have done their part.
         queue = torch.autograd.Variable._execution_engine.queue_callback
-        queue(lambda: queue(self._note_left))
+        queue(functools.partial(queue, self._note_left))
 
     def _note_left(self) -> None:
-        self._left = _versions(self._context)
+        self._left = _versions(self._context.base)
 
     def was_touched(self, allowed: int) -> bool:
         """Tell whether gradients were written since the backward, more often than allowed."""
@@ -448,8 +464,8 @@ class Intake:
             self._drop_own_gradients()
             return ClosureMinibatch(context, closure, self, again=again)
         if not again:
-            return Minibatch(losses)
-        calls = [call for call in calls if call.factor is not None]
+            return Minibatch(context, losses)
+        calls = list(filter(operator.attrgetter("is_done"), calls))
         if not calls:
             raise self._no_minibatch()
         return RecordedMinibatch(context, calls, self)
@@ -490,19 +506,15 @@ class Intake:
         Calls without a backward stay: many loops reset gradients between forward and backward.
         """
         if not self.paused and (self._calls or self._losses):
-            self._calls = [call for call in self._calls if call.factor is None]
+            self._calls = [call for call in self._calls if not call.is_done]
             self._losses = []
-
-    def note_own_gradients(self) -> None:
-        """Hear that the gradients were made by us, for a closure that did not."""
-        self._own_gradients = _versions(self._context)
 
     def _drop_own_gradients(self) -> None:
         """Free them before the next forward, unless somebody has touched them since."""
-        for p, gradient, version in self._own_gradients:
+        for p, gradient, version in self.own_gradients:
             if p.grad is not None and (id(p.grad), p.grad._version) == (gradient, version):
                 p.grad = None
-        self._own_gradients = []
+        self.own_gradients = []
 
     def _no_minibatch(self) -> TypeError:
         missing = "no closure, and no function was recorded"
@@ -519,15 +531,16 @@ class Intake:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
-        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "_own_gradients": []}
+        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "own_gradients": []}
         own |= {"paused": False, "after_replay": OrderedDict(), "before": None}
+        own |= {"_watch": None, "_notice": None}
         return {**self.__dict__, **own}
 
 
-def _versions(context: Context) -> list[tuple[Tensor, int, int]]:
+def _versions(base: Optimizer) -> list[tuple[Tensor, int, int]]:
     """Return the parameters with the ids of their gradients and how often those were written."""
     found = []
-    for p in context.parameters:
+    for p in parameters_of(base):
         gradient = p.grad
         found.append((p, id(gradient), 0 if gradient is None else gradient._version))
     return found
@@ -591,7 +604,6 @@ class Probe:
         self._context = context
         self.mode = mode
         self.differentiates = False
-        self._kept = Surroundings(())  # their copies, allocated once
         # Of the evaluation under way: its modules, what puts everything back, what skips backward.
         self._evaluated: list[nn.Module] | None = None
         self._put_back: tuple[Callable[[], None], ...] = ()
@@ -603,7 +615,7 @@ class Probe:
         try:
             modules = self._context.modules
             self._begin(modules)
-            skip = self._skip = _WithoutBackward(Gradients(self._parameters()))
+            skip = self._skip = _WithoutBackward(Gradients(self._context.all_parameters))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -627,11 +639,11 @@ class Probe:
             DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        modules, parameters = context.modules, self._parameters()
+        modules, parameters = context.modules, context.all_parameters
         gradients = Gradients(parameters)
         guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
-        self._kept.take(modules, context.written or ())
-        guards += [self._kept.put_back, gradients.put_back, RandomState.capture().restore]
+        around = Surroundings(modules, context.written or ())
+        guards += [around.put_back, gradients.put_back, RandomState.capture().restore]
         if context.wrappers.modules:
             guards.append(context.wrappers.present().put_back)
         try:
@@ -669,19 +681,18 @@ class Probe:
             show_new_weights(self._evaluated)
         self._evaluated, self._put_back, self._skip = None, (), None
 
-    def _parameters(self) -> list[Tensor]:
-        """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""
-        return self._context.parameters + self._context.others()
-
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_evaluated": None, "_put_back": (), "_skip": None, "_kept": Surroundings(())}
+        own = {"_evaluated": None, "_put_back": (), "_skip": None}
         return {**self.__dict__, **own}
 
 
 def _autocast() -> list[tuple[str, bool, torch.dtype]]:
     """Return the precision that is on now, on the CPU and on CUDA where it is used."""
-    devices = ["cpu", "cuda"] if torch.cuda.is_initialized() else ["cpu"]
-    return [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
+    found = []
+    for device in ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",):
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        found.append((device, enabled, dtype))
+    return found
 
 
 def _refuse_lightning(owner: str, closure: Callable[[], Any]) -> None:
@@ -761,13 +772,9 @@ def loss_in(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) and result else result
 
 
-def _loss_of(owner: str, result: Any) -> Tensor:
-    """Return the loss that a recorded function computed."""
-    loss = loss_in(result)
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-        raise TypeError(
-            f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
-            f"one, or a dict with one under 'loss', got {shown}"
-        )
-    return loss
+def _no_loss(owner: str, found: Any) -> TypeError:
+    shown = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+    return TypeError(
+        f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
+        f"one, or a dict with one under 'loss', got {shown}"
+    )

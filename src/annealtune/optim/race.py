@@ -38,6 +38,7 @@ from annealtune.optim.history import History
 from annealtune.optim.minibatch import Minibatch, Objective
 from annealtune.optim.options import Controls, GroupRates, direction, refuses
 from annealtune.optim.parameters import (
+    finite_marks,
     gathered,
     gradients_are_finite,
     numbers_of,
@@ -516,27 +517,34 @@ class Race:
         """
         end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
-        live = sorted(self.standings.live, key=self.arms.in_model.__ne__)
+        parameters = self._context.parameters
+        others = minibatch.other_gradients()
         try:
-            for arm in live:
+            for arm in sorted(self.standings.live, key=self.arms.in_model.__ne__):
                 if arm in losses:
                     continue
-                around = self.arms.switch_to(arm)
-                before = before if arm == first else around
-                loss = minibatch.compared() if arm == first else minibatch.again()
-                value = float(loss)
+                around = None if arm == self.arms.in_model else self.arms.switch_to(arm)
+                if arm == first:
+                    loss = minibatch.compared()
+                else:
+                    before = around
+                    others.put_aside()
+                    loss = minibatch.again()
+                    end.restore()
+                value, *marks = read(loss, *finite_marks(parameters))
+                if not all(map(math.isfinite, marks)) and not self._context.weights_are_finite():
+                    value = math.nan  # a loss does not always show it
                 if self._is_level:
                     self._compare(value, minibatch, is_first=arm == first)
-                mean = self._context.ranks.mean(value, self.standings.minibatches, arm)
-                if not self._context.weights_are_finite():
-                    mean = math.nan  # a loss does not always show it
-                end.restore()
-                if math.isfinite(mean):
+                if self._context.ranks.count > 1:
+                    value = self._context.ranks.mean(value, self.standings.minibatches, arm)
+                if math.isfinite(value):
                     self._move(arm, is_scaled=minibatch.scale is not None)
-                    after = RandomState.capture()  # some bases draw numbers of their own
+                    if after is end:
+                        after = RandomState.capture()  # some bases draw numbers of their own
                 elif before is not None:
                     before.put_back()  # what it did to the statistics of BatchNorm, say
-                losses[arm] = self._sign * mean
+                losses[arm] = self._sign * value
             after.restore()
         except BaseException as error:
             end.restore()
@@ -546,12 +554,14 @@ class Race:
             raise
         finally:
             self._is_level = False
+            others.put_back()
         self._owed = None
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:
             self.standings.drop_losers()
-        self._forget_dropped()
+        if self.standings.dropped:
+            self._forget_dropped()
         self.arms.switch_to(min(self.standings.live, key=self.standings.score))
         self.arms.seal()
 
@@ -568,7 +578,7 @@ class Race:
     def is_over(self) -> bool:
         """Whether it is time for the verdict."""
         live = len(self.standings.live)
-        if self.all_broke:
+        if self.standings.spoilt >= MOST_SPOILT:
             return True
         if live == 1:  # one that is left because the others broke may break too
             return self.standings.minibatches >= LEAST_WINDOW
@@ -800,7 +810,7 @@ class Arms:
         self._origin = self._copy()
         self._idle = {arm: self._copy() for arm in range(1, count)}
         # Weights, options and surroundings as the last step has left them.
-        self._sealed: tuple[dict[Tensor, Any], list[dict[str, Any]], Surroundings] | None = None
+        self._sealed: tuple[dict[Tensor, Any], list[Any], Surroundings | None] | None = None
 
     def switch_to(self, arm: int) -> Surroundings | None:
         """Bring an arm into the model; return what surrounded it, if it was not there."""
@@ -811,10 +821,7 @@ class Arms:
         idle = {**self._idle, self.in_model: state}
         del idle[arm]
 
-        def note() -> None:
-            self._idle, self.in_model = idle, arm
-
-        state.exchange(note)
+        state.exchange(functools.partial(vars(self).update, _idle=idle, in_model=arm))
         return around
 
     def drop(self, arm: int, successor: int) -> None:
@@ -835,8 +842,11 @@ class Arms:
 
     def seal(self) -> None:
         """Note weights, options and surroundings as ours."""
-        options = [dict(group) for group in self._context.base.param_groups]
-        self._sealed = self._marks(), options, Surroundings(self._context.modules)
+        options = list(map(dict, self._context.base.param_groups))
+        around = None
+        if not self._origin.around.is_empty:
+            around = Surroundings(self._context.model.modules(), copied=False)
+        self._sealed = self._marks(), options, around
 
     def unseal(self) -> None:
         """Let the weights be written until they are sealed again."""
@@ -847,7 +857,7 @@ class Arms:
         if self._sealed is None:
             return
         before, now = self._sealed[0], self._marks()
-        if any(p in now and not same(mark, now[p]) for p, mark in before.items()):
+        if before != now and any(now.get(p, mark) != mark for p, mark in before.items()):
             raise RuntimeError(
                 "SelfTuner: weights must not be written by somebody else while a race is on, for "
                 f"only one of {len(self._idle) + 1} arms would have them. Clamp, project or mask "
@@ -871,7 +881,8 @@ class Arms:
         states = [self._origin, *self._idle.values()]
         for number, group in enumerate(self._context.base.param_groups[: len(options)]):
             for option, value in group.items():
-                if option in ("params", "lr") or same(value, options[number].get(option)):
+                left = options[number].get(option)
+                if value is left or option in ("params", "lr") or same(value, left):
                     continue
                 if option in setting:
                     raise ValueError(
@@ -880,9 +891,10 @@ class Arms:
                     )
                 for state in states:
                     state.set_option(number, option, value)
-        for replaced in around.replaced(present) if present is not None else ():
-            for state in states:
-                state.around.replace(*replaced)
+        if around is not None and present is not None:
+            for replaced in around.replaced(present):
+                for state in states:
+                    state.around.replace(*replaced)
 
     def overwritten(self) -> list[str]:
         """Return names of tensors that modules keep and a forward has written in place."""
@@ -890,8 +902,11 @@ class Arms:
 
     def _marks(self) -> dict[Tensor, tuple[int, str]]:
         """Return how often each weight was written, and a number that changes with its values."""
-        weights = [p for p in self._context.parameters if p.requires_grad]
-        values = [getattr(p, "_local_tensor", p).detach() for p in weights]
+        weights, values = [], []
+        for p in parameters_of(self._context.base):
+            if p.requires_grad:
+                weights.append(p)
+                values.append(getattr(p, "_local_tensor", p).detach())
         norms = read(*torch._foreach_norm(values)) if values else []
         marks = {}
         for p, norm in zip(weights, norms, strict=True):

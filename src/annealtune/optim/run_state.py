@@ -113,7 +113,8 @@ class Copies:
         self._forms: list[Any] = []
         # Lists of one device and type, each with that of its copies; other kinds one by one.
         self._groups: list[tuple[list[Tensor], list[Tensor]]] = []
-        self.take(list(tensors))
+        if tensors := list(tensors):
+            self.take(tensors)
 
     @torch.no_grad()
     def take(self, tensors: list[Tensor]) -> None:
@@ -168,14 +169,16 @@ class Surroundings:
     Args:
         modules: whose tensors they are.
         written: the parameters.
+        copied: whether their values are copied; else only which tensor is where is noted.
     """
 
-    def __init__(self, modules: Iterable[nn.Module], written: Iterable[Tensor] = ()) -> None:
-        self._copies = Copies()
-        self.take(modules, written)
-
-    def take(self, modules: Iterable[nn.Module], written: Iterable[Tensor] = ()) -> None:
-        """Note them as they are now, into the copies that are there if it is the same ones."""
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        written: Iterable[Tensor] = (),
+        *,
+        copied: bool = True,
+    ) -> None:
         # Modules with their buffers, and with those of their attributes that are tensors, or may
         # become one.
         self._buffers: list[tuple[nn.Module, Named]] = []
@@ -197,7 +200,8 @@ class Surroundings:
                     found[name] = None
             if found:
                 self._attributes.append((module, found))
-        self._copies.take(tensors)
+        self._copies = Copies(tensors) if tensors and copied else None
+        self.is_empty = not (tensors or self._buffers or self._attributes)
 
     def put_back(self) -> None:
         """Make them what they were, also one that was replaced by a new tensor."""
@@ -209,10 +213,13 @@ class Surroundings:
             for name, value in noted.items():
                 if value is not None or isinstance(live.get(name), Tensor):
                     live[name] = value
-        self._copies.put_back()
+        if self._copies is not None:
+            self._copies.put_back()
 
     def add(self, pairs: Pairs) -> None:
         """Note parameters too, with what they were."""
+        if self._copies is None:
+            self._copies = Copies()
         self._copies.add(pairs)
 
     def overwritten(self) -> list[str]:
@@ -241,7 +248,8 @@ class Surroundings:
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
-        return {id(tensor): kept for tensor, kept in self._copies.pairs()}
+        pairs = () if self._copies is None else self._copies.pairs()
+        return {id(tensor): kept for tensor, kept in pairs}
 
     def state_dict(self, model: nn.Module) -> Named:
         """Return copies of the tensors by name."""
@@ -316,7 +324,9 @@ class Gradients:
     def __init__(self, tensors: Iterable[Tensor], *, copied: bool = False) -> None:
         tensors = list(tensors)
         self._gradients = list(zip(tensors, map(_GRADIENT, tensors), strict=True))
-        self._values = Copies(g for _, g in self._gradients if g is not None and copied)
+        self._values: Copies | None = None
+        if copied:
+            self._values = Copies(g for _, g in self._gradients if g is not None)
 
     def put_aside(self) -> None:
         """Let nobody write into them."""
@@ -336,7 +346,8 @@ class Gradients:
         """Make them what they were."""
         for t, gradient in self._gradients:
             t.grad = gradient
-        self._values.put_back()
+        if self._values is not None:
+            self._values.put_back()
 
 
 class Hook:
@@ -439,8 +450,8 @@ def same(one: Any, other: Any) -> bool:
 
 def hooks_of(base: Optimizer) -> list[Hook]:
     """Return the functions that a tuner has hooked on to the steps of its base."""
-    hooks: list[Any] = [*base._optimizer_step_pre_hooks.values()]
-    hooks += base._optimizer_step_post_hooks.values()
+    before, after = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks
+    hooks: list[Any] = [*before.values(), *after.values()]
     return [hook for hook in hooks if isinstance(hook, Hook)]
 
 
@@ -525,7 +536,10 @@ class Snapshot:
                 if p.requires_grad or p.grad is not None:
                     tensors.append(p)
         self._state = _noted(self._optimizer.state, tensors)
-        self._hooks = [(hook, _copied(hook.memory())) for hook in hooks_of(self._optimizer)]
+        self._hooks = []
+        optimizer = self._optimizer
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            self._hooks = [(hook, _copied(hook.memory())) for hook in hooks_of(optimizer)]
         self._values.take(tensors)
         self._has_gradients = gradients
         if gradients:
@@ -666,17 +680,6 @@ def _collect(name: str, value: Any, found: dict[str, Any], seen: set[int]) -> No
             _collect(f"{name}.{part}" if name else str(part), item, found, seen)
 
 
-class _Exchange:
-    """How far an exchange has come: every part of it can be made once more."""
-
-    def __init__(self) -> None:
-        self.done = 0  # weights that have changed places
-        self.moving: tuple[int, Tensor, Tensor] | None = (
-            None  # the next: number, outgoing, incoming
-        )
-        self.rest: list[Any] = []  # everything else: incoming, outgoing
-
-
 class RunState:
     """A copy of everything that a training step changes, to be exchanged with the model's own.
 
@@ -705,7 +708,7 @@ class RunState:
         self._base, self._model = context.base, context.model
         self._on_host = on_host
         self._weights = [self._stored(w) for w in parameters_of(self._base)]
-        self._kept = self._away(copy.deepcopy(_optimizer_part(self._base)))
+        self._kept = self._away(copy.deepcopy(_optimizer_part(self._base, context.parameters)))
         self.around = Surroundings(self._model.modules(), context.written or ())
         self._memories = {hook: _copied(hook.memory()) for hook in hooks_of(self._base)}
 
@@ -716,34 +719,49 @@ class RunState:
         Args:
             then: notes who is where now; it may be called twice.
         """
-        exchange = _Exchange()
+        # How far it has come: what is incoming and outgoing besides the weights, how many weights
+        # have changed places, and the next one. Every part can be made once more.
+        progress: dict[Any, Any] = {"done": 0}
         try:
-            self._carry_out(exchange, then)
+            self._carry_out(progress, then)
         except BaseException:
-            self._carry_out(exchange, then)
+            self._carry_out(progress, then)
             raise
 
-    def _carry_out(self, exchange: _Exchange, then: Callable[[], None] | None) -> None:
+    def _carry_out(self, progress: dict[Any, Any], then: Callable[[], None] | None) -> None:
         """Do what is left of an exchange."""
-        if not exchange.rest:  # before the weights move: a buffer may be a view of one
-            exchange.rest = [
-                (self._back(*self._kept), self.around, self._memories),
-                self._away(_optimizer_part(self._base)),
-                Surroundings(self._model.modules(), self._context.written or ()),
-                {hook: hook.memory() for hook in hooks_of(self._base)},
-            ]
         parameters = parameters_of(self._base)
-        while exchange.done < len(parameters):
-            number = exchange.done
+        if "rest" not in progress:  # before the weights move: a buffer may be a view of one
+            part = _optimizer_part(self._base, parameters)
+            base = self._base
+            has_hooks = base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
+            hooks = hooks_of(base) if has_hooks else []
+            progress["rest"] = (
+                self._back(*self._kept) if self._on_host else self._kept[0],
+                self._away(part) if self._on_host else (part, []),
+                self.around,
+                Surroundings(self._model.modules(), self._context.written or ()),
+                [(h, self._memories.get(h, []), h.memory()) for h in hooks] if hooks else [],
+            )
+        while progress["done"] < len(parameters):
+            number = progress["done"]
             ours = parameters[number]
-            if exchange.moving is None or exchange.moving[0] != number:
-                exchange.moving = number, self._stored(ours), self._weights[number]
-            ours.copy_(exchange.moving[2])
-            self._weights[number] = exchange.moving[1]
-            exchange.done = number + 1
-        incoming, *outgoing = exchange.rest
-        self._write(*incoming)
-        self._kept, self.around, self._memories = outgoing
+            if number not in progress:
+                outgoing = ours.detach().clone()
+                outgoing = outgoing.cpu() if self._on_host else outgoing
+                progress[number] = outgoing, self._weights[number]
+            outgoing, incoming = progress[number]
+            ours.copy_(incoming)
+            self._weights[number] = outgoing
+            progress["done"] = number + 1
+            progress[number] = None
+        part, self._kept, around, self.around, hooks = progress["rest"]
+        _write_optimizer_part(self._base, parameters, part)
+        around.put_back()
+        for hook, memory, former in hooks:
+            hook.remember(memory)
+            self._memories[hook] = former
+        show_new_weights(self._model.modules())
         if then is not None:
             then()
 
@@ -757,18 +775,14 @@ class RunState:
             raise
 
     def _put(self) -> None:
-        for ours, theirs in zip(parameters_of(self._base), self._weights, strict=True):
+        parameters = parameters_of(self._base)
+        for ours, theirs in zip(parameters, self._weights, strict=True):
             ours.copy_(theirs)
         part = copy.deepcopy(self._back(*self._kept))
-        self._write(part, self.around, _copied(self._memories))
-
-    def _write(
-        self, part: dict[str, Any], around: Surroundings, memories: dict[Hook, list[Any]]
-    ) -> None:
-        _write_optimizer_part(self._base, part)
-        around.put_back()
+        _write_optimizer_part(self._base, parameters, part)
+        self.around.put_back()
         for hook in hooks_of(self._base):
-            hook.remember(memories.get(hook, []))
+            hook.remember(_copied(self._memories.get(hook, [])))
         show_new_weights(self._model.modules())
 
     @torch.no_grad()
@@ -867,9 +881,8 @@ def _shards(tensor: Tensor) -> int:
     return 1 if mesh is None else int(mesh.size())
 
 
-def _optimizer_part(base: Optimizer) -> dict[str, Any]:
+def _optimizer_part(base: Optimizer, parameters: list[Tensor]) -> dict[str, Any]:
     """Return the optimizer's state by the numbers of its parameters, and its options."""
-    parameters = parameters_of(base)
     numbers = dict(zip(parameters, range(len(parameters)), strict=True))
     state: dict[Any, Any] = {}
     for key, entry in base.state.items():
@@ -880,9 +893,8 @@ def _optimizer_part(base: Optimizer) -> dict[str, Any]:
     return {"state": state, "options": options}
 
 
-def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
+def _write_optimizer_part(base: Optimizer, parameters: list[Tensor], part: dict[str, Any]) -> None:
     """Give an optimizer the state and the options that `_optimizer_part` returned."""
-    parameters = parameters_of(base)
     state: dict[Any, Any] = base.state
     state.clear()
     for key, entry in part["state"].items():
