@@ -15,7 +15,6 @@ import torch
 from annealtune import EmbeddedTuner, SelfTuner, grid
 from annealtune.strategies import PlainStrategy, Verdict
 
-STEPS = 44  # the longest race, and a few steps after it
 RATES = (1e-3, 4e-3, 1.6e-2)
 
 
@@ -28,19 +27,19 @@ class Bare:
         gradients: that each step has left.
     """
 
-    steps = STEPS
+    steps = 44  # the longest race, and a few steps after it
 
-    def __init__(self, rate):
-        self.rate = rate
+    def __init__(self, *rates):
+        self.rate, self.rates = rates[0], rates
         self.losses, self.gradients = [], []
 
     def tuned(self, base, model):
         """Return the optimizer that the loop uses."""
         self.base, self.model = base, model
-        self.opt = self._around(base, model)
+        self.opt = self.around(base, model)
         return self.opt
 
-    def _around(self, base, model):
+    def around(self, base, model):
         return base
 
     def record(self, function, scaler=None):
@@ -58,34 +57,29 @@ class Bare:
             x = torch.randn(16, 6, generator=torch.Generator().manual_seed(number))
             yield x, x.sum(1, keepdim=True)
 
-    def step(self, loss, *closure):
-        """Note the loss and make a step."""
-        self.opt.step(*closure)
+    def step(self, loss):
+        self.opt.step()
         self.note(loss)
 
     def note(self, loss):
         self.losses.append(loss.item())
-        self.gradients.append(_bits([p.grad for p in self.model.parameters()]))
+        self.gradients.append(bits([p.grad for p in self.model.parameters()]))
 
     def end(self):
         """Return everything that training changes."""
         return {
-            "weights": _bits(list(self.model.parameters())),
-            "buffers": _bits(dict(self.model.named_buffers())),
-            "state": _bits(list(self.base.state_dict()["state"].items())),
-            "random": _bits(torch.get_rng_state()),
+            "weights": bits(list(self.model.parameters())),
+            "buffers": bits(dict(self.model.named_buffers())),
+            "state": bits(list(self.base.state_dict()["state"].items())),
+            "random": bits(torch.get_rng_state()),
         }
 
 
 class Raced(Bare):
     """The loop with a race of rates, whose winner's stretch is kept."""
 
-    def __init__(self, rates):
-        super().__init__(rates[0])
-        self._rates = rates
-
-    def _around(self, base, model):
-        return SelfTuner(base, model, neighborhood=grid(lr=self._rates), warmup=0)
+    def around(self, base, model):
+        return SelfTuner(base, model, neighborhood=grid(lr=self.rates), warmup=0)
 
     def record(self, function, scaler=None):
         return self.opt.record(function, scaler=scaler)
@@ -109,8 +103,8 @@ class Rejected(Raced):
 
     steps = 5
 
-    def _around(self, base, model):
-        return EmbeddedTuner(base, model, neighborhood=grid(lr=self._rates), strategy=Never())
+    def around(self, base, model):
+        return EmbeddedTuner(base, model, neighborhood=grid(lr=self.rates), strategy=Never())
 
     def note(self, loss):
         super().note(loss)
@@ -122,51 +116,48 @@ class Unmoved(Bare):
 
     steps = Rejected.steps
 
-    def _around(self, base, model):
+    def around(self, base, model):
         base.step = lambda closure=None: None if closure is None else closure()
         return base
 
 
-def _bits(value):
+def bits(value):
     """Return something that is equal iff every bit of all tensors is equal."""
     if isinstance(value, torch.Tensor):
-        value = value.detach()
-        value = value.to_dense() if value.is_sparse else value
-        flat = value.resolve_conj().contiguous().reshape(-1)
+        dense = value.detach().to_dense() if value.is_sparse else value.detach()
+        flat = dense.resolve_conj().contiguous().reshape(-1)
         return str(value.dtype), tuple(value.shape), flat.view(torch.uint8).numpy().tobytes()
     if isinstance(value, dict):
-        return {key: _bits(item) for key, item in value.items()}
+        return {key: bits(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_bits(item) for item in value]
+        return [bits(item) for item in value]
     return value
 
 
-def _ran(run, loop):
+def ran(run, loop):
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - a loop may draw from it
     loop(run)
-    return run
+    return run, run.end()
 
 
 @pytest.fixture(scope="session")
 def assert_exact():
     """Race a loop over rates; compare every arm with the bare base at its rate."""
 
-    def check(loop, rates=RATES):
-        raced = _ran(Raced(rates), loop)
-        end = raced.end()
+    def check(loop):
+        raced, end = ran(Raced(*RATES), loop)
         assert not raced.opt.is_racing
         (race,) = raced.opt.races
         assert not race.restarted
-        assert len({losses[:4] for losses in race.losses}) == len(rates)  # the arms differ
-        for setting, losses in zip(race.settings, race.losses, strict=True):
-            bare = _ran(Bare(setting["lr"]), loop)
-            assert list(losses) == bare.losses[: len(losses)], f"arm {setting}"
-            if setting["lr"] == race.rate:
+        assert len({losses[:4] for losses in race.losses}) == len(RATES)  # the arms differ
+        for rate, losses in zip(RATES, race.losses, strict=True):
+            bare, bare_end = ran(Bare(rate), loop)
+            assert list(losses) == bare.losses[: len(losses)], f"the arm with the rate {rate}"
+            if rate == race.rate:
                 assert raced.losses[race.minibatches :] == bare.losses[race.minibatches :]
-                assert end == bare.end()
-        return raced
+                assert end == bare_end
 
     return check
 
@@ -175,13 +166,12 @@ def assert_exact():
 def assert_undone():
     """Reject every step of a loop; compare with forward and backward alone."""
 
-    def check(loop, rates=RATES):
-        rejected = _ran(Rejected(rates), loop)
-        end = rejected.end()
-        unmoved = _ran(Unmoved(rates[0]), loop)
+    def check(loop):
+        rejected, end = ran(Rejected(*RATES), loop)
+        unmoved, unmoved_end = ran(Unmoved(*RATES), loop)
         assert rejected.opt.moves.total.tried == len(rejected.losses)
         assert rejected.losses == unmoved.losses
         assert rejected.gradients == unmoved.gradients
-        assert end == unmoved.end()
+        assert end == unmoved_end
 
     return check
