@@ -31,7 +31,7 @@ class Context:
         model: the module inside DDP.
         ranks: the processes.
         wrappers: DDP and FSDP2 around the model, as far as they were seen.
-        written: parameters that the forward writes; None before the first one.
+        written: parameters that forwards and hooks write; None before the first forward.
 
     Raises:
         TypeError: if the model is missing or no module.
@@ -86,7 +86,7 @@ class Context:
 
 
 class Watch:
-    """Finds the parameters that nobody trains and a forward writes, as an EMA in the model does.
+    """Finds parameters that the base does not train and a forward, or a hook, writes: an EMA.
 
     It takes a copy of those alone: torch copies the values of a lazy clone when one of the two is
     written.
@@ -94,15 +94,21 @@ class Watch:
 
     @torch.no_grad()
     def __init__(self, context: Context) -> None:
-        trained = {p for p in context.parameters if p.requires_grad}
-        others = (p for p in context.model.parameters() if p not in trained)
-        self._pairs = [(p, p.detach()._lazy_clone()) for p in others if type(p) is nn.Parameter]
+        self._context = context
+        known = {p for p in context.parameters if p.requires_grad}.union(context.written or ())
+        others = (p for p in context.model.parameters() if p not in known)
+        self._pairs: list[tuple[Tensor, Tensor]] = [
+            (p, p.detach()._lazy_clone()) for p in others if type(p) is nn.Parameter
+        ]
 
     def written(self) -> list[tuple[Tensor, Tensor]]:
-        """Return those that were written since, with what they were; all others are let go."""
-        pairs, self._pairs = self._pairs, []
+        """Return those that were written since, with what they were; the run knows them then."""
         address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
-        return [(p, then) for p, then in pairs if address(p) != address(then)]
+        found = [(p, then) for p, then in self._pairs if address(p) != address(then)]
+        self._pairs = []
+        known = self._context.written or []
+        self._context.written = [*known, *(p for p, _ in found)]
+        return found
 
 
 class Part:

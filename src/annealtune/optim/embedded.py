@@ -19,15 +19,15 @@ from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
 from annealtune.optim.average import WeightAverage
-from annealtune.optim.context import Context, Part
+from annealtune.optim.context import Context, Part, Watch
 from annealtune.optim.minibatch import (
     ClosureMinibatch,
-    DifferentiatesError,
     Intake,
     Minibatch,
     Objective,
     Probe,
     ProbeMode,
+    loss_in,
     not_callable,
     scalar,
     unread,
@@ -297,12 +297,16 @@ class TentativeStep(Part):
     def make(self, setting: Setting) -> None:
         """Step with a setting."""
         kind = tuple(map(setting.__getitem__, self.controls.options_but_rate))
-        self._before.take(gradients=kind not in self._sparing)
-        outside = None if self._is_checked else StateOutside(self._context.base)
+        context = self._context
+        self._before.take(gradients=kind not in self._sparing, others=context.written or ())
+        outside = watch = None
+        if not self._is_checked:
+            outside, watch = StateOutside(context.base), Watch(context)
         self._end = RandomState.capture()
         self._step(setting)
-        if outside is not None:
-            outside.refuse_changes(self._context.owner)
+        if outside is not None and watch is not None:
+            self._before.add(watch.written())
+            outside.refuse_changes(context.owner)
             self._is_checked = True
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under such a setting is found out at the first try, which paid for a copy of them.
@@ -457,7 +461,9 @@ class AcceptTest:
     def _measure(self) -> Tensor | float:
         try:
             return self._measured()
-        except DifferentiatesError:  # found out once
+        except RuntimeError:  # it may differentiate to compute its loss; found out once
+            if self._probe.differentiates:
+                raise
             self._probe.differentiates = True
             return self._measured()
 
@@ -470,27 +476,20 @@ class AcceptTest:
                 return scalar(owner, "objective", objective())
             result = minibatch.evaluate()
             judged = self._judged_parts(result)
-            loss = result[0] if isinstance(result, tuple) else result
-            value = self._number(owner, "closure", loss)
+            value = self._number(owner, "closure", loss_in(result))
             if judged and math.isfinite(value):
                 value = self._judged(*judged)
             return value
 
     def _judged_parts(self, result: Any) -> tuple[Any, ...]:
         """Return outputs and targets where a judge needs them."""
-        owner = self._context.owner
-        if isinstance(result, tuple) and len(result) != 3:
-            raise TypeError(
-                f"{owner}.step(closure): the closure must return the loss or (loss, outputs, "
-                f"targets), got a tuple of {len(result)}"
-            )
         if self._judge is None:
             return ()
-        if not isinstance(result, tuple):
+        if not isinstance(result, tuple) or len(result) != 3:
             shown = f"a {type(result).__name__}" if isinstance(result, Tensor) else repr(result)
             raise TypeError(
-                f"{owner}(accept_on=...) needs a closure that returns (loss, outputs, targets), "
-                f"got {shown}"
+                f"{self._context.owner}(accept_on=...) needs a closure that returns (loss, "
+                f"outputs, targets), got {shown}"
             )
         return result[1:]
 

@@ -377,6 +377,13 @@ class Intake:
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
                 return result
+            for value in (*args, *kwargs.values()):
+                if isinstance(value, Tensor) and value.grad_fn is not None:
+                    raise ValueError(
+                        f"{owner}.record(fn): the function must contain the whole forward, for it "
+                        "is called again at other weights, got an argument that the model, or "
+                        "another one, has computed; record a function of the inputs, or detach it"
+                    )
             return self._remembered(functools.partial(function, *args, **kwargs), scaler)
 
         return recorded  # type: ignore[return-value]
@@ -400,7 +407,7 @@ class Intake:
         """Note what a forward of the loop starts from; find out what it touches."""
         context = self._context
         if self.notes and not self._calls:
-            self.before = Surroundings(context.model.modules(), context.written or ())
+            self.before = Surroundings.of(context)
         if context.written is None:
             self._watch = Watch(context)
         if distributed.is_available() and distributed.is_initialized():
@@ -414,7 +421,6 @@ class Intake:
         self.watches = self.notes or (distributed.is_available() and distributed.is_initialized())
         if self._watch is not None:
             pairs, self._watch = self._watch.written(), None
-            self._context.written = [p for p, _ in pairs]
             if self.before is not None and pairs:
                 self.before.add(pairs)
 
@@ -590,7 +596,7 @@ class Probe:
         mode: ``"train"`` evaluates the model as it is, ``"eval"`` in evaluation mode.
 
     Attributes:
-        differentiates: whether closures need gradients to compute their loss.
+        differentiates: whether the loss takes gradients to compute.
 
     Raises:
         ValueError: if the mode is unknown.
@@ -654,7 +660,7 @@ class Probe:
                 mode: AbstractContextManager[Any] = contextlib.nullcontext()
                 if closure and not self.differentiates:
                     mode = self._skip = _WithoutBackward(gradients)
-                with torch.set_grad_enabled(closure and self.differentiates), mode:
+                with torch.set_grad_enabled(self.differentiates and not weights), mode:
                     yield
             finally:
                 self.end()

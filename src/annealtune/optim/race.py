@@ -13,7 +13,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,7 +33,7 @@ from annealtune.annealing.race import (
     can_be_summed,
 )
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.context import Context, Part, StateError, Watch
 from annealtune.optim.history import History
 from annealtune.optim.minibatch import Minibatch, Objective
 from annealtune.optim.options import Controls, GroupRates, direction, refuses
@@ -46,6 +46,7 @@ from annealtune.optim.parameters import (
     read,
 )
 from annealtune.optim.run_state import (
+    Pairs,
     RandomState,
     RunState,
     Snapshot,
@@ -417,7 +418,7 @@ def broken_from_the_start(minibatches: int) -> NonFiniteLossError:
 @contextmanager
 def _rewound(before: Surroundings | None, context: Context) -> Iterator[None]:
     """Give the model the buffers it had before, meanwhile."""
-    with kept(Surroundings(context.modules)):
+    with kept(Surroundings.of(context)):
         if before is not None:
             before.put_back()
         yield
@@ -489,7 +490,8 @@ class Race:
             minibatch: with its gradient for the arm in the model in place.
             before: what surrounded that arm before the forward, if known.
         """
-        self.arms.share(before, self.settings[0])
+        if self.arms.share(before, self.settings[0]):
+            self._warn_of(_WRITTEN)
         first: int | None = self.arms.in_model
         if minibatch.was_touched:
             self._warn_of(_TOUCHED)
@@ -707,13 +709,16 @@ class Race:
         base = self._context.base
         if is_scaled and not gradients_are_finite(base):
             return
-        outside = None if self._is_checked else StateOutside(base)
+        outside = watch = None
+        if not self._is_checked:
+            outside, watch = StateOutside(base), Watch(self._context)
         self._torn = arm
         self._rates.apply(self.settings[arm])
         base.step()
         self._torn = None
-        if outside is not None:
+        if outside is not None and watch is not None:
             self._is_checked = True
+            self.arms.add(watch.written())
             outside.refuse_changes(self._context.owner)
 
     def _give_up_torn(self) -> None:
@@ -732,7 +737,8 @@ class Race:
         """Return the values of the objective for one arm; smaller is better."""
         self.arms.switch_to(arm)
         assert self._objective is not None
-        with unchanged(self._context.parameters, self._context.modules):
+        context = self._context
+        with unchanged([*context.parameters, *(context.written or ())], context.modules):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
         return self._context.ranks.means(numbers, "objective", arm)
 
@@ -782,10 +788,25 @@ _TOUCHED = (
     "them in opt.before_step(fn), or say how to do the same to the other arms by "
     "opt.after_replay(fn)"
 )
+_WRITTEN = (
+    "buffers or frozen weights were written between two steps, which reaches one arm only: move an "
+    "EMA of the weights, or whatever it is, in opt.after_step(fn), and run forwards that move the "
+    "statistics of BatchNorm within the recorded function"
+)
 _OVERWRITTEN = (
     "the forward writes into {}, which modules keep as plain tensors, so the arms share them: make "
     "them buffers by register_buffer, or assign new tensors"
 )
+
+
+class _Seal(NamedTuple):
+    """What the last step has left."""
+
+    weights: dict[Tensor, tuple[int, str]]
+    options: list[dict[str, Any]]
+    around: Surroundings | None
+    buffers: list[float]
+    frozen: list[tuple[Tensor, int]]
 
 
 class Arms:
@@ -809,8 +830,7 @@ class Arms:
         self.in_model = 0
         self._origin = self._copy()
         self._idle = {arm: self._copy() for arm in range(1, count)}
-        # Weights, options and surroundings as the last step has left them.
-        self._sealed: tuple[dict[Tensor, Any], list[Any], Surroundings | None] | None = None
+        self._sealed: _Seal | None = None
 
     def switch_to(self, arm: int) -> Surroundings | None:
         """Bring an arm into the model; return what surrounded it, if it was not there."""
@@ -843,10 +863,16 @@ class Arms:
     def seal(self) -> None:
         """Note weights, options and surroundings as ours."""
         options = list(map(dict, self._context.base.param_groups))
-        around = None
+        around, marks = None, []
         if not self._origin.around.is_empty:
             around = Surroundings(self._context.model.modules(), copied=False)
-        self._sealed = self._marks(), options, around
+            marks = around.marks()
+        known = set(self._context.written or ())
+        frozen: list[tuple[Tensor, int]] = []
+        for p in self._context.model.parameters():
+            if not p.requires_grad and p not in known:
+                frozen.append((p, p._version))  # noqa: PERF401 - called in every step
+        self._sealed = _Seal(self._marks(), options, around, marks, frozen)
 
     def unseal(self) -> None:
         """Let the weights be written until they are sealed again."""
@@ -856,7 +882,7 @@ class Arms:
         """Refuse whoever else has written into the weights since, also through ``.data``."""
         if self._sealed is None:
             return
-        before, now = self._sealed[0], self._marks()
+        before, now = self._sealed.weights, self._marks()
         if before != now and any(now.get(p, mark) != mark for p, mark in before.items()):
             raise RuntimeError(
                 "SelfTuner: weights must not be written by somebody else while a race is on, for "
@@ -865,19 +891,22 @@ class Arms:
                 "the first step, or after the race: opt.is_racing tells"
             )
 
-    def share(self, present: Surroundings | None, setting: Setting) -> None:
+    def share(self, present: Surroundings | None, setting: Setting) -> bool:
         """Give all arms what the loop has set since: options of groups, tensors of modules.
 
         Args:
             present: what surrounds the weights, before the forward.
             setting: whose options are tuned.
 
+        Returns:
+            Whether it has written into buffers or frozen weights, which reaches one arm only.
+
         Raises:
             ValueError: if such an option was set.
         """
         if self._sealed is None:
-            return
-        _, options, around = self._sealed
+            return False
+        options, around = self._sealed.options, self._sealed.around
         states = [self._origin, *self._idle.values()]
         for number, group in enumerate(self._context.base.param_groups[: len(options)]):
             for option, value in group.items():
@@ -891,10 +920,20 @@ class Arms:
                     )
                 for state in states:
                     state.set_option(number, option, value)
-        if around is not None and present is not None:
-            for replaced in around.replaced(present):
-                for state in states:
-                    state.around.replace(*replaced)
+        if any(p._version != version for p, version in self._sealed.frozen):
+            return True
+        if around is None or present is None:
+            return False
+        found = around.replaced(present)
+        for replaced in found:
+            for state in states:
+                state.around.replace(*replaced)
+        return not found and present.marks() != self._sealed.buffers
+
+    def add(self, pairs: Pairs) -> None:
+        """Give all arms parameters that hooks write, with what they were."""
+        for state in (self._origin, *self._idle.values()):
+            state.around.add(pairs)
 
     def overwritten(self) -> list[str]:
         """Return names of tensors that modules keep and a forward has written in place."""

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
 from annealtune.optim.context import Context, Part, StateError
-from annealtune.optim.parameters import gathered, parameters_of
+from annealtune.optim.parameters import gathered, parameters_of, read
 
 Pairs = list[tuple[Tensor, Tensor]]
 Named = dict[str, Any]  # tensors by name, or None
@@ -184,13 +185,16 @@ class Surroundings:
         self._buffers: list[tuple[nn.Module, Named]] = []
         self._attributes: list[tuple[nn.Module, Named]] = []
         self._versions: list[tuple[str, Tensor, int]] = []  # of attributes
+        self._lazy: list[nn.Module] = []  # whose buffers have no values yet
         tensors = list(written)
         for module in modules:
             if module._buffers:
                 self._buffers.append((module, dict(module._buffers)))
                 for buffer in module._buffers.values():
                     if buffer is not None and not is_out_of_reach(buffer):
-                        tensors.append(buffer)  # noqa: PERF401 - called in every step
+                        tensors.append(buffer)
+                    elif buffer is not None and torch.nn.parameter.is_lazy(buffer):
+                        self._lazy.append(module)
             found: Named = {}
             for name, value in vars(module).items():
                 if isinstance(value, Tensor):
@@ -202,6 +206,18 @@ class Surroundings:
                 self._attributes.append((module, found))
         self._copies = Copies(tensors) if tensors and copied else None
         self.is_empty = not (tensors or self._buffers or self._attributes)
+
+    @classmethod
+    def of(cls, context: Context) -> Surroundings:
+        """Note those of a run."""
+        return cls(context.model.modules(), context.written or ())
+
+    def marks(self) -> list[float]:
+        """Return numbers that change with the values of buffers."""
+        copies = self.copies()
+        values = [t for _, named in self._buffers for t in named.values() if t is not None]
+        floats = [copies.get(id(t), t) for t in values if t.is_floating_point()]
+        return read(*torch._foreach_norm(floats)) if floats else []
 
     def put_back(self) -> None:
         """Make them what they were, also one that was replaced by a new tensor."""
@@ -215,6 +231,9 @@ class Surroundings:
                     live[name] = value
         if self._copies is not None:
             self._copies.put_back()
+        for lazy in self._lazy:
+            if isinstance(lazy, _NormBase):
+                lazy.reset_running_stats()
 
     def add(self, pairs: Pairs) -> None:
         """Note parameters too, with what they were."""
@@ -520,9 +539,14 @@ class Snapshot:
         self._hooks: list[tuple[Hook, list[Any]]] = []
 
     @torch.no_grad()
-    def take(self, *, gradients: bool = False) -> None:
-        """Copy the present state; ``gradients`` are included for a base that writes into them."""
-        tensors: list[Tensor] = []
+    def take(self, *, gradients: bool = False, others: Iterable[Tensor] = ()) -> None:
+        """Copy the present state.
+
+        Args:
+            gradients: whether to include them, for a base that writes into them.
+            others: tensors that hooks write.
+        """
+        tensors = list(others)
         present: list[Tensor] = []
         self._groups, self._gradients = [], []
         for group in self._optimizer.param_groups:
@@ -571,6 +595,10 @@ class Snapshot:
                 state[key].update(entry)
             else:
                 state[key] = entry
+
+    def add(self, pairs: Pairs) -> None:
+        """Take tensors in whose copies are there."""
+        self._values.add(pairs)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_optimizer": self._optimizer}  # the copies are for the next `restore` alone
@@ -709,7 +737,7 @@ class RunState:
         self._on_host = on_host
         self._weights = [self._stored(w) for w in parameters_of(self._base)]
         self._kept = self._away(copy.deepcopy(_optimizer_part(self._base, context.parameters)))
-        self.around = Surroundings(self._model.modules(), context.written or ())
+        self.around = Surroundings.of(context)
         self._memories = {hook: _copied(hook.memory()) for hook in hooks_of(self._base)}
 
     @torch.no_grad()
@@ -740,7 +768,7 @@ class RunState:
                 self._back(*self._kept) if self._on_host else self._kept[0],
                 self._away(part) if self._on_host else (part, []),
                 self.around,
-                Surroundings(self._model.modules(), self._context.written or ()),
+                Surroundings.of(self._context),
                 [(h, self._memories.get(h, []), h.memory()) for h in hooks] if hooks else [],
             )
         while progress["done"] < len(parameters):

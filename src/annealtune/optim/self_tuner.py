@@ -38,6 +38,7 @@ from annealtune.optim.race import (
     broken_from_the_start,
     rate_of,
 )
+from annealtune.optim.run_state import Hook
 from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -172,16 +173,14 @@ class SelfTuner(OptimizerWrapper):
     def before_step(self, function: Callable[[], Any]) -> Any:
         """Have a function called between backward and step, for every arm: clip gradients there.
 
-        A loop that clips by itself does so for one arm only.
+        A loop that clips by itself does so for one arm only. What the function remembers from one
+        call to the next (a moving average of gradients) belongs to the arm, as far as it is in
+        attributes of its object or in variables; in checkpoints it is not.
 
         Returns:
             A handle whose ``remove()`` ends it.
         """
-
-        def hook(*_: Any) -> None:
-            function()  # what it returns, as clip_grad_norm_ does, is not for torch
-
-        return self.base.register_step_pre_hook(hook)
+        return self.base.register_step_pre_hook(Hook(function))
 
     def after_replay(self, function: Callable[[], Any]) -> Any:
         """Have a function called after every ``backward`` that a race makes by itself.

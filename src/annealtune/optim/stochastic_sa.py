@@ -310,6 +310,8 @@ class _Displacement(Optimizer):
                 scale = max(-largest, min(scale, largest))
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
                 p.add_(direction, alpha=scale)
+        for hook in self._optimizer_step_post_hooks.values():  # this is its step
+            hook(self, (), {})
 
 
 def _check_radius(argument: str, value: Any) -> None:
