@@ -55,11 +55,6 @@ def images():
     return net.to(memory_format=torch.channels_last)
 
 
-def attention():
-    layer = nn.TransformerEncoderLayer(6, 2, 8, dropout=0.1, batch_first=True)
-    return nn.Sequential(nn.Unflatten(1, (1, 6)), layer, nn.Flatten(), nn.Linear(6, 1))
-
-
 def complex_weights():
     wave = nn.Parameter(torch.randn(6, 8, dtype=torch.cfloat))
     return Net(lambda net, x: net.last((x.to(torch.cfloat) @ net.wave).abs()), wave=wave)
@@ -143,12 +138,7 @@ def hooks():
     net[0].register_forward_hook(note)
     net.register_forward_hook(lambda net, _, out: out + net.seen.mean())
     net[0].weight.register_hook(lambda gradient: gradient * (torch.arange(6) % 2))
-    return net
-
-
-def pruned():
-    net = layers(nn.Tanh())
-    prune.l1_unstructured(net[0], "weight", 0.5)
+    prune.l1_unstructured(net[2], "weight", 0.5)
     return net
 
 
@@ -172,7 +162,6 @@ MODELS = {
     "bfloat16": lambda: layers(nn.Tanh()).bfloat16(),
     "complex": complex_weights,
     "channels_last": images,
-    "attention": attention,
     "checkpoint": lambda: checkpointed(reentrant=False),
     "reentrant checkpoint": lambda: checkpointed(reentrant=True),
     "state in a buffer": lambda: Net(
@@ -190,8 +179,7 @@ MODELS = {
     ),
     "lazy layers": lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(1)),
     "quantization-aware": quantization_aware,
-    "hooks": hooks,
-    "pruned": pruned,
+    "hooks and pruning": hooks,
 }
 BASES = {
     "Muon": (matrices, torch.optim.Muon, {}),
