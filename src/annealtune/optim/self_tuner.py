@@ -8,6 +8,7 @@ nothing else.
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.neighborhood import restored
@@ -153,6 +155,8 @@ class SelfTuner(OptimizerWrapper):
             return self.base.step()
         self._refuse_pending("step")
         run = self._run
+        if run.steps == 0:
+            _refuse_schedulers(self, self.base)
         run.check_undisturbed()
         minibatch = run.intake.take(closure, again=self.is_racing)
         try:
@@ -296,6 +300,23 @@ class SelfTuner(OptimizerWrapper):
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
         now = "racing" if self.is_racing else f"rate {self.lr:.3g}"
         return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
+
+
+def _refuse_schedulers(*optimizers: Optimizer) -> None:
+    """Refuse a scheduler that holds one of them: ReduceLROnPlateau leaves no mark in the groups.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    holders = gc.get_referrers(*optimizers)
+    holders += gc.get_referrers(*(holder for holder in holders if isinstance(holder, dict)))
+    for holder in holders:
+        if issubclass(type(holder), LRScheduler):
+            raise ValueError(
+                "SelfTuner: the learning rate is tuned and must not be written by anything else, "
+                f"got a {type(holder).__name__}. Take the scheduler away; the rate falls by itself "
+                "if total_steps=... is given"
+            )
 
 
 class Run(Part):
@@ -511,7 +532,7 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            run.context.base.step()
+            guard.step()
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:
