@@ -110,6 +110,13 @@ def test_clipping_in_the_loop_that_does_not_bind():
         opt.step()
 
 
+def test_a_scaler_that_is_not_told():
+    scaler, (opt, compute_loss) = torch.amp.GradScaler("cpu"), raced(nn.Linear(6, 1))
+    scaler.scale(compute_loss(*inputs())).backward()
+    with pytest.raises(SAID, match="scaler"):
+        scaler.step(opt)
+
+
 WRITES = {
     "weights": lambda model: model[0].weight.detach().clamp_(-0.1, 0.1),
     "weights through data": lambda model: model[0].weight.data.clamp_(-0.1, 0.1),
