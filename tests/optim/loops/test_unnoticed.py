@@ -1,4 +1,4 @@
-"""States that are neither in the model nor in an attribute of a hook: exact, or said."""
+"""What is easily not noticed: it must be exact, or said."""
 
 import pytest
 import torch
@@ -96,3 +96,15 @@ def test_a_forward_outside_that_is_not_an_argument(kind, is_captured):
 
     with pytest.raises((RuntimeError, ValueError, TypeError, UserWarning), match="record"):
         train()
+
+
+def test_clipping_in_the_loop_after_unscaling():
+    """The clipping does not bind, so that the gradients are the same."""
+    model, x, scaler = nn.Linear(6, 1), torch.randn(16, 6), torch.amp.GradScaler("cpu")
+    opt = SelfTuner(torch.optim.AdamW(model.parameters()), model, total_steps=300)
+    compute_loss = opt.record(lambda: F.mse_loss(model(x), x[:, :1]), scaler=scaler)
+    scaler.scale(compute_loss()).backward()
+    scaler.unscale_(opt)
+    nn.utils.clip_grad_norm_(model.parameters(), 1e6)
+    with pytest.raises(UserWarning, match="before_step"):
+        scaler.step(opt)
