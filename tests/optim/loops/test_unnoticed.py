@@ -108,3 +108,10 @@ def test_clipping_in_the_loop_after_unscaling():
     nn.utils.clip_grad_norm_(model.parameters(), 1e6)
     with pytest.raises(UserWarning, match="before_step"):
         scaler.step(opt)
+
+
+def test_minibatches_of_a_loader_that_the_average_cannot_use():
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    opt = SelfTuner(torch.optim.AdamW(model.parameters()), model, total_steps=300)
+    with pytest.raises((TypeError, ValueError), match="loader"), opt.averaged([{"x": 1}]):
+        pass
