@@ -127,7 +127,6 @@ STEPS = {
     ),
     "a vector": (lambda opt, loss: opt.step(lambda: loss() * torch.ones(3)), ValueError, "(3,)"),
     "an empty one": (lambda opt, loss: opt.step(lambda: loss() * torch.ones(0)), ValueError, "(0,"),
-    "a pair": (lambda opt, loss: opt.step(lambda: (loss(), 1)), TypeError, "closure"),
     "a truth": (lambda opt, loss: opt.step(lambda: loss() > 0), TypeError, "closure"),
     "complex": (lambda opt, loss: opt.step(lambda: loss() * 1j), TypeError, "closure"),
     "no gradient": (lambda opt, loss: opt.step(lambda: loss().detach()), ValueError, "closure"),

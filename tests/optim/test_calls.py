@@ -63,9 +63,9 @@ def calls_of(function):
 CASES = {
     "Algorithm 2, closure": (sgd_sa, by_closure, 3, 110, 13),
     "Algorithm 2, record": (sgd_sa, by_record, 3, 115, 13),
-    "Algorithm 3, in a race of three": (three_arms, by_record, 3, 190, 12),
-    "Algorithm 3, between races, closure": (self_tuner, by_closure, 40, 34, 8),
-    "Algorithm 3, between races": (self_tuner, by_record, 40, 30, 7),
+    "Algorithm 3, in a race of three": (three_arms, by_record, 3, 155, 10),
+    "Algorithm 3, between races, closure": (self_tuner, by_closure, 40, 30, 7),
+    "Algorithm 3, between races": (self_tuner, by_record, 40, 28, 7),
 }
 
 

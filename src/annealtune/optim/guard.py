@@ -46,6 +46,7 @@ class LossGuard(Part):
     Attributes:
         average: a part of the run for itself.
         cuts: how often the rate was cut.
+        steps: since the last look.
     """
 
     def __init__(self, context: Context, history: History, *, average: bool, is_on: bool) -> None:
@@ -56,7 +57,7 @@ class LossGuard(Part):
         self._moved: set[str] = set()  # options that steps of the base write: it may count there
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self._unread: list[Tensor] = []  # losses since the last look
-        self._steps = 0  # since the last look
+        self.steps = 0
         self._sound = 0  # looks in a row
         self._returns = 0
         self.cuts = 0
@@ -93,8 +94,8 @@ class LossGuard(Part):
             NonFiniteLossError: if a loss is not finite and the run may not go back any more.
         """
         self._unread += losses
-        self._steps += 1
-        if self._steps < EVERY:
+        self.steps += 1
+        if self.steps < EVERY:
             return True
         if not (self._losses_are_finite(step, rate) and self._context.weights_are_finite()):
             self._go_back(step, rate)
@@ -114,7 +115,7 @@ class LossGuard(Part):
 
     def _losses_are_finite(self, step: int, rate: float) -> bool:
         """Read the losses since the last look and tell the history; True if none is known."""
-        unread, self._unread, self._steps = self._unread, [], 0
+        unread, self._unread, self.steps = self._unread, [], 0
         if not unread:
             self._history.say(
                 step,
@@ -145,7 +146,7 @@ class LossGuard(Part):
         self.cuts += is_cut
         self._returns += 1
         self._sound = 0
-        self._unread, self._steps = [], 0
+        self._unread, self.steps = [], 0
         self.average.put_all(self._buffers)
         self._context.base.state.clear()
         # What the base counts in its groups starts again. What somebody has set by hand stays.
@@ -167,11 +168,11 @@ class LossGuard(Part):
         return was_healed
 
     def step(self) -> None:
-        """Make a step of the base; after a look find out which options it writes."""
+        """Make a step of the base and find out which options it writes."""
         base = self._context.base
-        before = [_options(group) for group in base.param_groups] if self._steps == 0 else ()
+        before = [_options(group) for group in base.param_groups]
         base.step()
-        for options, group in zip(before, base.param_groups, strict=False):
+        for options, group in zip(before, base.param_groups, strict=True):
             now = _options(group)
             self._moved |= {key for key in now if not same(now[key], options.get(key))}
 
@@ -179,7 +180,7 @@ class LossGuard(Part):
         """Return everything but the average; whoever loads it reads the losses."""
         guard = {
             "unread": [loss.clone() for loss in self._unread],
-            "counts": [self._steps, self._sound, self._returns, self.cuts],
+            "counts": [self.steps, self._sound, self._returns, self.cuts],
             "moved": sorted(self._moved),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
@@ -189,7 +190,7 @@ class LossGuard(Part):
         """Continue where ``state_dict`` was taken."""
         state = state["guard"]
         self._unread = list(state["unread"])
-        self._steps, self._sound, self._returns, self.cuts = state["counts"]
+        self.steps, self._sound, self._returns, self.cuts = state["counts"]
         self._moved = set(state["moved"])
         self._buffers = dict(state["buffers"])
 

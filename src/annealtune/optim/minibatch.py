@@ -273,8 +273,9 @@ class RecordedMinibatch(Minibatch):
         self.start = calls[0].start
         scaler = calls[0].scaler
         self.scale = scaler.get_scale() if scaler is not None and scaler.is_enabled() else None
-        # A GradScaler writes once: it takes its scale out.
-        self.was_touched = intake.was_touched(0 if self.scale is None else 1)
+        if not intake.after_replay:  # which does the same to the other arms
+            # A GradScaler writes once: it takes its scale out.
+            self.was_touched = intake.was_touched(0 if self.scale is None else 1)
 
     def compared(self) -> Tensor:
         """Return the sum of the losses, each times the factor that its caller applied."""

@@ -280,8 +280,12 @@ class Races(Part):
             return self._plan.around
         if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
             return math.nan  # every arm has its own
-        known = known_centre(self._context.base)
-        return relative_centre(self._context.base, self._rates) if known is None else known
+        base = self._context.base
+        known = known_centre(base)
+        if known is not None:
+            return known
+        with _unprojected(base):
+            return relative_centre(base, self._rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
@@ -424,6 +428,18 @@ def _rewound(before: Surroundings | None, context: Context) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _unprojected(base: Optimizer) -> Iterator[None]:
+    """Call nothing after steps meanwhile: a projection says nothing of how far they go."""
+    hooks = base._optimizer_step_post_hooks
+    projections = dict(hooks)
+    try:
+        hooks.clear()
+        yield
+    finally:
+        hooks.update(projections)
+
+
 def rate_of(setting: Setting) -> float:
     """Return the rate of a setting."""
     return float(setting["lr"])
@@ -519,7 +535,7 @@ class Race:
         """
         end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
-        parameters = self._context.parameters
+        parameters = parameters_of(self._context.base)
         others = minibatch.other_gradients()
         try:
             for arm in sorted(self.standings.live, key=self.arms.in_model.__ne__):
@@ -863,16 +879,25 @@ class Arms:
     def seal(self) -> None:
         """Note weights, options and surroundings as ours."""
         options = list(map(dict, self._context.base.param_groups))
-        around, marks = None, []
+        around, buffers = None, []
         if not self._origin.around.is_empty:
             around = Surroundings(self._context.model.modules(), copied=False)
-            marks = around.marks()
+            buffers = around.marks()
+        self._sealed = _Seal(self._marks(), options, around, buffers, self._frozen())
+
+    def seal_weights(self) -> None:
+        """Note weights as ours that were shown and put back."""
+        if self._sealed is not None:
+            self._sealed = self._sealed._replace(weights=self._marks(), frozen=self._frozen())
+
+    def _frozen(self) -> list[tuple[Tensor, int]]:
+        """Return the weights that nobody trains or is known to write, and how often that was."""
         known = set(self._context.written or ())
         frozen: list[tuple[Tensor, int]] = []
         for p in self._context.model.parameters():
             if not p.requires_grad and p not in known:
                 frozen.append((p, p._version))  # noqa: PERF401 - called in every step
-        self._sealed = _Seal(self._marks(), options, around, marks, frozen)
+        return frozen
 
     def unseal(self) -> None:
         """Let the weights be written until they are sealed again."""
@@ -920,8 +945,9 @@ class Arms:
                     )
                 for state in states:
                     state.set_option(number, option, value)
-        if any(p._version != version for p, version in self._sealed.frozen):
-            return True
+        for p, version in self._sealed.frozen:
+            if p._version != version:
+                return True
         if around is None or present is None:
             return False
         found = around.replaced(present)

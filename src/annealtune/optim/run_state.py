@@ -56,6 +56,10 @@ class RandomState(NamedTuple):
         others = random.getstate(), None if numpy is None else numpy.get_state()
         return cls(torch.get_rng_state(), cuda, mps, *others)
 
+    def state_dict(self) -> dict[str, Any]:
+        """Return torch's part of it, as tensors."""
+        return {"cpu": self.cpu, "cuda": self.cuda, "mps": self.mps}
+
     def restore(self) -> None:
         """Set all generators back."""
         torch.set_rng_state(self.cpu)
@@ -216,7 +220,8 @@ class Surroundings:
         """Return numbers that change with the values of buffers."""
         copies = self.copies()
         values = [t for _, named in self._buffers for t in named.values() if t is not None]
-        floats = [copies.get(id(t), t) for t in values if t.is_floating_point()]
+        dense = [t for t in values if t.is_floating_point() and t.layout is torch.strided]
+        floats = [copies.get(id(t), t) for t in dense if not is_out_of_reach(t)]
         return read(*torch._foreach_norm(floats)) if floats else []
 
     def put_back(self) -> None:
@@ -768,7 +773,7 @@ class RunState:
                 self._back(*self._kept) if self._on_host else self._kept[0],
                 self._away(part) if self._on_host else (part, []),
                 self.around,
-                Surroundings.of(self._context),
+                Surroundings(self._model.modules(), self._context.written or ()),
                 [(h, self._memories.get(h, []), h.memory()) for h in hooks] if hooks else [],
             )
         while progress["done"] < len(parameters):

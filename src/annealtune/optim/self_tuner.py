@@ -309,14 +309,17 @@ def _refuse_schedulers(*optimizers: Optimizer) -> None:
         ValueError: if there is one.
     """
     holders = gc.get_referrers(*optimizers)
-    holders += gc.get_referrers(*(holder for holder in holders if isinstance(holder, dict)))
-    for holder in holders:
-        if issubclass(type(holder), LRScheduler):
-            raise ValueError(
-                "SelfTuner: the learning rate is tuned and must not be written by anything else, "
-                f"got a {type(holder).__name__}. Take the scheduler away; the rate falls by itself "
-                "if total_steps=... is given"
-            )
+    dicts = [holder for holder in holders if type(holder) is dict]
+    owners = gc.get_referrers(*dicts)
+    found = [type(o).__name__ for o in (*holders, *owners) if issubclass(type(o), LRScheduler)]
+    for references in (holders, dicts, owners):  # each is in the next
+        references.clear()
+    if found:
+        raise ValueError(
+            "SelfTuner: the learning rate is tuned and must not be written by anything else, got a "
+            f"{found[0]}. Take the scheduler away; the rate falls by itself if total_steps=... is "
+            "given"
+        )
 
 
 class Run(Part):
@@ -532,7 +535,10 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            guard.step()
+            if guard.steps == 0:
+                guard.step()
+            else:
+                run.context.base.step()
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:

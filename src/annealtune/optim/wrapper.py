@@ -280,7 +280,7 @@ class OptimizerWrapper(Optimizer):
         try:
             yield
         finally:
-            arms.seal()
+            arms.seal_weights()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""
