@@ -12,7 +12,6 @@ from torch import distributed, nn
 from torch.nn import functional as F
 
 from annealtune import EmbeddedTuner, SelfTuner, grid
-from annealtune.errors import RanksError
 
 # Warnings are errors here.
 SAID = (RuntimeError, TypeError, ValueError, UserWarning)
@@ -183,20 +182,6 @@ def test_gradients_of_others_are_as_backward_left_them(make):
         other.step()
         opt.zero_grad()
     assert opt.extra_steps > 6
-
-
-@pytest.mark.usefixtures("process_group")
-def test_ranks_that_may_stop_early():
-    model, own, _, loss_of = ddp()
-    opt, compute_loss = raced(model, loss_of, own.parameters())
-
-    def train():
-        with model.join():
-            compute_loss(*inputs()).backward()
-            opt.step()
-
-    with pytest.raises(RanksError, match="join"):
-        train()
 
 
 class ShortageError(RuntimeError):
