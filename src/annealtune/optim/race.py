@@ -541,11 +541,12 @@ class Race:
             for arm in sorted(self.standings.live, key=self.arms.in_model.__ne__):
                 if arm in losses:
                     continue
-                around = None if arm == self.arms.in_model else self.arms.switch_to(arm)
                 if arm == first:
                     loss = minibatch.compared()
                 else:
-                    before = around
+                    before = None  # until the arm is there
+                    if arm != self.arms.in_model:
+                        before = self.arms.switch_to(arm)
                     others.put_aside()
                     loss = minibatch.again()
                     end.restore()
@@ -568,6 +569,8 @@ class Race:
             end.restore()
             self._give_up_torn()
             if isinstance(error, Exception) and losses:
+                if before is not None and self.arms.in_model not in losses:
+                    before.put_back()
                 self._owed = minibatch, losses
             raise
         finally:
@@ -757,6 +760,9 @@ class Race:
         with unchanged([*context.parameters, *(context.written or ())], context.modules):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
         return self._context.ranks.means(numbers, "objective", arm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_owed": None}  # minibatches stay with the original
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""
