@@ -191,7 +191,8 @@ class ShortageError(RuntimeError):
 def raced_with_failures(failing):
     """Race three rates; some calls of the loss fail, and the loop goes on with the next one."""
     torch.manual_seed(0)
-    model, calls, number = nn.Linear(6, 1), count(1), 0
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 1))
+    calls, number = count(1), 0
 
     def loss_of(x, y):
         if next(calls) in failing:
@@ -207,7 +208,7 @@ def raced_with_failures(failing):
             opt.step()
         opt.zero_grad()
         number += 1
-    return opt.races[0].losses, list(model.parameters())
+    return opt.races[0].losses, [*model.parameters(), *model.buffers()]
 
 
 def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
