@@ -77,13 +77,21 @@ class Call:
         self._autocast = _autocast()
         self.factor: Tensor | None = None  # None until its backward
         self.is_done = heard is None  # whether it had one
+        node: Any = torch.ones((), requires_grad=True).clone().grad_fn
+        began = node._sequence_nr()
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
             self.exchanges = context.wrappers.present()
         loss = loss_in(self.result)
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise _no_loss(self._owner, loss)
-        self.leaves = leaves_of(loss) if finds_leaves else []
+        self.leaves, is_older = leaves_of(loss, began) if finds_leaves else ([], False)
+        if is_older:
+            raise ValueError(
+                f"{self._owner}.record(fn): the function must contain the whole forward, for it is "
+                "called again at other weights, got a loss of something that was computed before; "
+                "record a function of the inputs, and detach what is not trained through"
+            )
         self.loss = loss.detach()  # lets go of the graph when the caller does
         if heard is None:
             self.factor = torch.ones_like(self.loss)
@@ -106,9 +114,17 @@ class Call:
             return loss
 
 
-def leaves_of(loss: Any) -> list[Tensor]:
-    """Return the tensors to whose gradients a backward of a loss adds."""
-    found, seen = [], set()
+def leaves_of(loss: Any, began: int = 0) -> tuple[list[Tensor], bool]:
+    """Return the tensors to whose gradients a backward of a loss adds.
+
+    Args:
+        loss: with its graph.
+        began: the number of a node.
+
+    Returns:
+        The tensors, and whether the graph has nodes that were made before that one.
+    """
+    found, seen, is_older = [], set(), False
     ahead = [loss.grad_fn] if isinstance(loss, Tensor) else []
     while ahead:
         node = ahead.pop()
@@ -120,7 +136,9 @@ def leaves_of(loss: Any) -> list[Tensor]:
         leaf = getattr(node, "variable", None)
         if not node.next_functions and isinstance(leaf, Tensor):
             found.append(leaf)
-    return found
+        elif node._sequence_nr() < began:
+            is_older = True
+    return found, is_older
 
 
 class Minibatch:
@@ -231,7 +249,7 @@ class ClosureMinibatch(Minibatch):
         loss = loss_in(result)
         detached = as_loss(self._context.owner, "closure", loss)
         if self._intake.notes and self._repeats and not self._leaves:
-            self._leaves = leaves_of(loss)
+            self._leaves, _ = leaves_of(loss)
         made = False
         for p, gradient, version in before:
             if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
@@ -274,8 +292,7 @@ class RecordedMinibatch(Minibatch):
         scaler = calls[0].scaler
         self.scale = scaler.get_scale() if scaler is not None and scaler.is_enabled() else None
         if not intake.after_replay:  # which does the same to the other arms
-            # A GradScaler writes once: it takes its scale out.
-            self.was_touched = intake.was_touched(0 if self.scale is None else 1)
+            self.was_touched = intake.was_touched()
 
     def compared(self) -> Tensor:
         """Return the sum of the losses, each times the factor that its caller applied."""
@@ -378,13 +395,6 @@ class Intake:
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
                 return result
-            for value in (*args, *kwargs.values()):
-                if isinstance(value, Tensor) and value.grad_fn is not None:
-                    raise ValueError(
-                        f"{owner}.record(fn): the function must contain the whole forward, for it "
-                        "is called again at other weights, got an argument that the model, or "
-                        "another one, has computed; record a function of the inputs, or detach it"
-                    )
             return self._remembered(functools.partial(function, *args, **kwargs), scaler)
 
         return recorded  # type: ignore[return-value]
@@ -395,7 +405,8 @@ class Intake:
             self.paused = True  # a recorded function that it calls is a part of it
             if self.watches:
                 self.begin_forward()
-            call = Call(self._context, compute, scaler, heard, finds_leaves=self.notes)
+            finds_leaves = self.notes or self._watch is not None
+            call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
         finally:
             self.paused = False
             if self.watches:
@@ -427,7 +438,7 @@ class Intake:
 
     def _hear(self, call: Call, gradient: Tensor) -> None:
         """Hear that the backward of a call begins."""
-        if len(self._calls) > 1 and self.was_touched(0) and not has_gradient(self._context.base):
+        if len(self._calls) > 1 and self.was_touched() and not has_gradient(self._context.base):
             self.forget_done()  # model.zero_grad() tells nobody: a step was skipped
         before = call.factor  # of another backward of the same loss: gradients add up
         call.factor = gradient.detach().clone() if before is None else before + gradient.detach()
@@ -439,12 +450,10 @@ class Intake:
     def _note_left(self) -> None:
         self._left = _versions(self._context.base)
 
-    def was_touched(self, allowed: int) -> bool:
-        """Tell whether gradients were written since the backward, more often than allowed."""
+    def was_touched(self) -> bool:
+        """Tell whether gradients were written since the backward; a GradScaler leaves no mark."""
         for p, gradient, version in self._left:
-            if id(p.grad) != gradient or (
-                p.grad is not None and p.grad._version > version + allowed
-            ):
+            if id(p.grad) != gradient or (p.grad is not None and p.grad._version != version):
                 return True
         return False
 
