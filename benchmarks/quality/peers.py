@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from annealtune.optim.average import recalibrate
-from annealtune.optim.run_state import Buffers, kept
+from annealtune.optim.run_state import Surroundings, kept
 
 from .bases import has_batch_norm
 from .gradients import Gradients, Looks, Record
@@ -93,7 +93,7 @@ def _schedule_free(task: Task, kind: Callable[..., Any], rate: float, **options:
 
     @contextlib.contextmanager
     def evaluated() -> Iterator[None]:
-        with kept(Buffers(gradients.network.modules())):
+        with kept(Surroundings(gradients.network.modules())):
             optimizer.eval()
             recalibrate(gradients.network, gradients.calibration())
             yield

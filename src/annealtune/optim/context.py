@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
@@ -30,6 +31,7 @@ class Context:
         model: the module inside DDP.
         ranks: the processes.
         wrappers: DDP and FSDP2 around the model, as far as they were seen.
+        written: parameters that forwards and hooks write; None before the first forward.
 
     Raises:
         TypeError: if the model is missing or no module.
@@ -44,6 +46,7 @@ class Context:
         self.ranks = Ranks(owner, base, group)
         self.wrappers = Wrappers(model)
         self.model: nn.Module = unwrapped(model)
+        self.written: list[Tensor] | None = None
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -59,6 +62,19 @@ class Context:
     def gradients(self) -> list[Tensor]:
         """The gradients of the parameters that have one."""
         return gradients_of(self.base)
+
+    @property
+    def all_parameters(self) -> list[Tensor]:
+        """The parameters of the base and of the model."""
+        return list(dict.fromkeys([*parameters_of(self.base), *self.model.parameters()]))
+
+    def others(self, leaves: Iterable[Tensor] = ()) -> list[Tensor]:
+        """Return the parameters of the model, and the leaves, that the base does not have."""
+        found: dict[Tensor, None] = dict.fromkeys(self.model.parameters())
+        found.update(dict.fromkeys(leaves))
+        for p in parameters_of(self.base):
+            found.pop(p, None)
+        return list(found)
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""
@@ -76,6 +92,32 @@ def check_model(owner: str, model: Any) -> None:
             f"{owner}(model=...) must be the torch.nn.Module that is trained, got {model!r}; "
             f"write {owner}(..., model=model)"
         )
+
+
+class Watch:
+    """Finds parameters that the base does not train and a forward, or a hook, writes: an EMA.
+
+    It takes a copy of those alone: torch copies the values of a lazy clone when one of the two is
+    written.
+    """
+
+    @torch.no_grad()
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        known = {p for p in context.parameters if p.requires_grad}.union(context.written or ())
+        others = (p for p in context.model.parameters() if p not in known)
+        self._pairs: list[tuple[Tensor, Tensor]] = [
+            (p, p.detach()._lazy_clone()) for p in others if type(p) is nn.Parameter
+        ]
+
+    def written(self) -> list[tuple[Tensor, Tensor]]:
+        """Return those that were written since, with what they were; the run knows them then."""
+        address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
+        found = [(p, then) for p, then in self._pairs if address(p) != address(then)]
+        self._pairs = []
+        known = self._context.written or []
+        self._context.written = [*known, *(p for p, _ in found)]
+        return found
 
 
 class Part:

@@ -17,15 +17,15 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Comparing, Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
-from annealtune.optim.context import Context, Part
+from annealtune.optim.context import Context, Part, Watch
 from annealtune.optim.minibatch import (
     ClosureMinibatch,
-    DifferentiatesError,
     Intake,
     Minibatch,
     Objective,
     Probe,
     ProbeMode,
+    loss_in,
     not_callable,
     scalar,
     unread,
@@ -256,8 +256,11 @@ class TentativeStep(Part):
         base, options = self._context.base, dict(setting)
         rate = options.pop("lr", None)
         kind = tuple(options.values())
-        self._before.take(gradients=kind not in self._sparing)
-        outside = None if self._is_checked else StateOutside(base)
+        context = self._context
+        self._before.take(gradients=kind not in self._sparing, others=context.written or ())
+        outside = watch = None
+        if not self._is_checked:
+            outside, watch = StateOutside(base), Watch(context)
         self._end = RandomState.capture()
         self._write(rate, options)
         try:
@@ -268,8 +271,9 @@ class TentativeStep(Part):
             if not make_late_state(base):
                 raise
             base.step()
-        if outside is not None:
-            outside.refuse_changes(self._context.owner)
+        if outside is not None and watch is not None:
+            self._before.add(watch.written())
+            outside.refuse_changes(context.owner)
             self._is_checked = True
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under such a setting is found out at the first try, which paid for a copy of them.
@@ -408,11 +412,13 @@ class AcceptTest:
         try:
             with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
                 result = minibatch.evaluate() if objective is None else objective()
-                found = result[0] if isinstance(result, tuple) and objective is None else result
+                found = result if objective is not None else loss_in(result)
                 # A loss that is not finite comes first, however well an accuracy may hide that.
                 if self._judge is not None and math.isfinite(scalar(owner, "closure", found)):
                     found = self._judged(result)
-        except DifferentiatesError:  # found out once
+        except RuntimeError:  # it may differentiate to compute its loss; found out once
+            if self._probe.differentiates:
+                raise
             self._probe.differentiates = True
             return self.measure()
         value = unread(owner, "closure" if objective is None else "objective", found)

@@ -19,7 +19,7 @@ from annealtune.errors import NonFiniteLossError
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.run_state import is_out_of_reach
+from annealtune.optim.run_state import is_out_of_reach, same
 
 EVERY = 8  # steps from one look at the loss to the next
 _CUT = 0.25  # what is left of the rate after a cut
@@ -46,6 +46,7 @@ class LossGuard(Part):
     Attributes:
         average: a part of the run for itself.
         cuts: how often the rate was cut.
+        steps: since the last look.
     """
 
     def __init__(self, context: Context, history: History, *, average: bool, is_on: bool) -> None:
@@ -53,10 +54,10 @@ class LossGuard(Part):
         self._history = history
         self._is_on = is_on
         self._given = [_options(group) for group in context.base.param_groups]  # at the start
-        self._options: list[dict[str, Any]] = []  # of the groups, at the last sound look
+        self._moved: set[str] = set()  # options that steps of the base write: it may count there
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self._unread: list[Tensor] = []  # losses since the last look
-        self._steps = 0  # since the last look
+        self.steps = 0
         self._sound = 0  # looks in a row
         self._returns = 0
         self.cuts = 0
@@ -93,8 +94,8 @@ class LossGuard(Part):
             NonFiniteLossError: if a loss is not finite and the run may not go back any more.
         """
         self._unread += losses
-        self._steps += 1
-        if self._steps < EVERY:
+        self.steps += 1
+        if self.steps < EVERY:
             return True
         if not (self._losses_are_finite(step, rate) and self._context.weights_are_finite()):
             self._go_back(step, rate)
@@ -114,7 +115,7 @@ class LossGuard(Part):
 
     def _losses_are_finite(self, step: int, rate: float) -> bool:
         """Read the losses since the last look and tell the history; True if none is known."""
-        unread, self._unread, self._steps = self._unread, [], 0
+        unread, self._unread, self.steps = self._unread, [], 0
         if not unread:
             self._history.say(
                 step,
@@ -145,16 +146,13 @@ class LossGuard(Part):
         self.cuts += is_cut
         self._returns += 1
         self._sound = 0
-        self._unread, self._steps = [], 0
+        self._unread, self.steps = [], 0
         self.average.put_all(self._buffers)
         self._context.base.state.clear()
-        # Some bases count their steps in the groups: what has moved since the last look starts
-        # again. What somebody has set by hand stays.
-        groups = self._context.base.param_groups
-        for group, seen, given in zip(groups, self._options, self._given, strict=False):
-            for key, value in _options(group).items():
-                if key not in seen or not _are_same(value, seen[key]):
-                    group.pop(key) if key not in given else group.update({key: given[key]})
+        # What the base counts in its groups starts again. What somebody has set by hand stays.
+        for group, given in zip(self._context.base.param_groups, self._given, strict=False):
+            for key in self._moved & group.keys():
+                group.pop(key) if key not in given else group.update({key: given[key]})
         self._history.say(
             step,
             "the loss broke, or a weight did (NaN or infinity): back to the averaged weights, with "
@@ -163,19 +161,27 @@ class LossGuard(Part):
         )
 
     def _keep(self, left: float) -> bool:
-        """Take in the present weights, buffers and options as sound ones."""
+        """Take in the present weights and buffers as sound ones."""
         was_healed = self.average.add(left)
         named = self._context.model.named_buffers()
         self._buffers = {name: b.clone() for name, b in named if not is_out_of_reach(b)}
-        self._options = [_options(group) for group in self._context.base.param_groups]
         return was_healed
+
+    def step(self) -> None:
+        """Make a step of the base and find out which options it writes."""
+        base = self._context.base
+        before = [_options(group) for group in base.param_groups]
+        base.step()
+        for options, group in zip(before, base.param_groups, strict=True):
+            now = _options(group)
+            self._moved |= {key for key in now if not same(now[key], options.get(key))}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the average; whoever loads it reads the losses."""
         guard = {
             "unread": [loss.clone() for loss in self._unread],
-            "counts": [self._steps, self._sound, self._returns, self.cuts],
-            "options": copy.deepcopy(self._options),
+            "counts": [self.steps, self._sound, self._returns, self.cuts],
+            "moved": sorted(self._moved),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
         return {"guard": guard}
@@ -184,15 +190,9 @@ class LossGuard(Part):
         """Continue where ``state_dict`` was taken."""
         state = state["guard"]
         self._unread = list(state["unread"])
-        self._steps, self._sound, self._returns, self.cuts = state["counts"]
-        self._options = copy.deepcopy(state["options"])
+        self.steps, self._sound, self._returns, self.cuts = state["counts"]
+        self._moved = set(state["moved"])
         self._buffers = dict(state["buffers"])
-
-
-def _are_same(one: Any, other: Any) -> bool:
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return bool(one == other)
 
 
 def _options(group: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,27 +15,28 @@ from __future__ import annotations
 import contextlib
 import functools
 import numbers
-import weakref
+import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 from torch.utils.hooks import RemovableHandle
 
-from annealtune.optim.context import Context
-from annealtune.optim.parameters import parameters_of
-from annealtune.optim.ranks import Exchanges, Wrappers, through
+from annealtune.optim.context import Context, Watch
+from annealtune.optim.parameters import has_gradient, parameters_of
+from annealtune.optim.ranks import Exchanges, through
 from annealtune.optim.run_state import (
-    Buffers,
     Copies,
     Flags,
     Gradients,
     RandomState,
+    Surroundings,
     show_new_weights,
 )
 
@@ -54,16 +55,18 @@ class Call:
         context: the run.
         compute: makes the call once more.
         scaler: the GradScaler that scales the loss, if any.
-        differentiated: whether it leads to a backward.
+        heard: is called when its backward begins; None if none is needed.
+        finds_leaves: whether to find the tensors that its backward reaches.
     """
 
     def __init__(
         self,
         context: Context,
         compute: Callable[[], Any],
-        scaler: Any = None,
+        scaler: Any,
+        heard: Callable[[Call, Tensor], None] | None,
         *,
-        differentiated: bool = True,
+        finds_leaves: bool,
     ) -> None:
         self._owner = context.owner
         self._compute = compute
@@ -73,29 +76,32 @@ class Call:
         self.start = RandomState.capture()
         self._autocast = _autocast()
         self.factor: Tensor | None = None  # None until its backward
+        self.is_done = heard is None  # whether it had one
+        node: Any = torch.ones((), requires_grad=True).clone().grad_fn
+        began = node._sequence_nr()
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
             self.exchanges = context.wrappers.present()
-        loss = _loss_of(self._owner, self.result)
+        loss = loss_in(self.result)
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise _no_loss(self._owner, loss)
+        self.leaves, is_older = leaves_of(loss, began) if finds_leaves else ([], False)
+        if is_older:
+            raise ValueError(
+                f"{self._owner}.record(fn): the function must contain the whole forward, for it is "
+                "called again at other weights, got a loss of something that was computed before; "
+                "record a function of the inputs, and detach what is not trained through"
+            )
         self.loss = loss.detach()  # lets go of the graph when the caller does
-        if not differentiated:
+        if heard is None:
             self.factor = torch.ones_like(self.loss)
         elif loss.requires_grad:
-            loss.register_hook(self._note_factor)
+            loss.register_hook(functools.partial(heard, self))
         else:
             raise ValueError(
                 f"{self._owner}.record(fn): the loss must depend on parameters that require a "
                 f"gradient, got {loss!r}"
             )
-
-    def _note_factor(self, gradient: Tensor) -> None:
-        before = self.factor  # of another backward of the same loss: gradients add up
-        self.factor = gradient.detach().clone() if before is None else before + gradient.detach()
-
-    @property
-    def is_withheld(self) -> bool:
-        """Whether FSDP2 keeps its gradient to itself until a later one is exchanged."""
-        return self.exchanges is not None and self.exchanges.withhold
 
     def again(self) -> Tensor:
         """Compute the loss at the weights as they are now, with the same random numbers."""
@@ -103,9 +109,36 @@ class Call:
             for device, enabled, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             self.start.restore()
-            if self._wrapper is not None:
-                return _loss_of(self._owner, through(self._wrapper, self._compute))
-            return _loss_of(self._owner, self._compute())
+            compute, wrapper = self._compute, self._wrapper
+            loss: Tensor = loss_in(compute() if wrapper is None else through(wrapper, compute))
+            return loss
+
+
+def leaves_of(loss: Any, began: int = 0) -> tuple[list[Tensor], bool]:
+    """Return the tensors to whose gradients a backward of a loss adds.
+
+    Args:
+        loss: with its graph.
+        began: the number of a node.
+
+    Returns:
+        The tensors, and whether the graph has nodes that were made before that one.
+    """
+    found, seen, is_older = [], set(), False
+    ahead = [loss.grad_fn] if isinstance(loss, Tensor) else []
+    while ahead:
+        node = ahead.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for following, _ in node.next_functions:
+            ahead.append(following)
+        leaf = getattr(node, "variable", None)
+        if not node.next_functions and isinstance(leaf, Tensor):
+            found.append(leaf)
+        elif node._sequence_nr() < began:
+            is_older = True
+    return found, is_older
 
 
 class Minibatch:
@@ -118,15 +151,25 @@ class Minibatch:
         start: the random state before its first forward.
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
         result: what the closure, if there is one, returned.
+        was_touched: whether somebody has written into its gradients since their backward.
     """
 
     result: Any = None
     scale: float | None = None
     start = RandomState(torch.empty(0))
+    was_touched = False
 
-    def __init__(self, losses: list[Tensor]) -> None:
+    def __init__(self, context: Context, losses: list[Tensor]) -> None:
+        self._context = context
         self._losses = losses
+        self._leaves: list[Tensor] = []  # to whose gradients its backward adds
         self.returned: Any = losses[0] if len(losses) == 1 else None
+
+    def other_gradients(self) -> Gradients:
+        """Return the gradients of everything that it reaches and the base does not have."""
+        context = self._context
+        copied = bool(context.wrappers.modules) and context.wrappers.have_views
+        return Gradients(context.others(self._leaves), copied=copied)
 
     def first(self) -> list[Tensor]:
         """Have the gradient at the present weights in place; return the losses it is made of."""
@@ -151,26 +194,32 @@ class ClosureMinibatch(Minibatch):
     Args:
         context: the run.
         closure: computes the loss.
-        told: is called when the closure has left ``backward`` to us.
+        intake: hears of its forward, and of gradients that are made for it.
+        again: whether its loss will be computed again.
     """
 
     def __init__(
-        self,
-        context: Context,
-        closure: Callable[[], Any],
-        told: Callable[[], None] = lambda: None,
+        self, context: Context, closure: Callable[[], Any], intake: Intake, *, again: bool
     ) -> None:
         if not callable(closure):
             raise not_callable(context.owner, "closure", closure)
-        super().__init__([])
-        self._context = context
+        super().__init__(context, [])
         self._closure = closure
-        self._told = told
-        self.start = RandomState.capture()
+        self._intake = intake
+        self._repeats = again
+        if again:
+            self.start = RandomState.capture()
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""
-        self.returned = self._run()
+        watches = self._repeats and self._intake.watches
+        try:
+            if watches:
+                self._intake.begin_forward()
+            self.returned = self._run()
+        finally:
+            if watches:
+                self._intake.end_forward()
         return [self.returned]
 
     def compared(self) -> Tensor:
@@ -197,8 +246,10 @@ class ClosureMinibatch(Minibatch):
         with torch.enable_grad():
             result = self._closure()
         self.result = result
-        loss = result[0] if isinstance(result, tuple) and result else result
+        loss = loss_in(result)
         detached = as_loss(self._context.owner, "closure", loss)
+        if self._intake.notes and self._repeats and not self._leaves:
+            self._leaves, _ = leaves_of(loss)
         made = False
         for p, gradient, version in before:
             if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
@@ -219,7 +270,7 @@ class ClosureMinibatch(Minibatch):
         self._context.base.zero_grad()
         with torch.enable_grad():
             loss.backward()
-        self._told()
+        self._intake.own_gradients = _versions(self._context.base)
 
 
 class RecordedMinibatch(Minibatch):
@@ -228,19 +279,20 @@ class RecordedMinibatch(Minibatch):
     Args:
         context: the run.
         calls: since the last step.
-        after: functions to call when a gradient was made here.
+        intake: knows what to call when a gradient was made here.
     """
 
-    def __init__(
-        self, context: Context, calls: list[Call], after: Iterable[Callable[[], Any]] = ()
-    ) -> None:
-        super().__init__([call.loss for call in calls])
-        self._context = context
+    def __init__(self, context: Context, calls: list[Call], intake: Intake) -> None:
+        super().__init__(context, list(map(operator.attrgetter("loss"), calls)))
         self._calls = calls
-        self._after = after
+        for call in calls:
+            self._leaves += call.leaves
+        self._intake = intake
         self.start = calls[0].start
         scaler = calls[0].scaler
         self.scale = scaler.get_scale() if scaler is not None and scaler.is_enabled() else None
+        if not intake.after_replay:  # which does the same to the other arms
+            self.was_touched = intake.was_touched()
 
     def compared(self) -> Tensor:
         """Return the sum of the losses, each times the factor that its caller applied."""
@@ -258,7 +310,7 @@ class RecordedMinibatch(Minibatch):
             losses.append(loss.detach())
         if self.scale is not None and (gradients := self._context.gradients):
             torch._foreach_mul_(gradients, 1.0 / self.scale)
-        for function in self._after:
+        for function in self._intake.after_replay.values():
             function()
         return self._sum(losses)
 
@@ -281,32 +333,39 @@ class Intake:
 
     Args:
         context: the run.
-        notes_buffers: whether to note the buffers of the model before the forward.
+        notes: whether to note what surrounds the weights before the forward.
         differentiates: whether only recorded calls count that lead to a backward.
 
     Attributes:
         records: whether a function was ever recorded.
         replays: whether losses are computed again: recorded calls keep a minibatch alive.
-        buffers: those of the model before the forward of this minibatch, if they are noted.
+        paused: whether nothing is remembered at the moment.
+        watches: whether it must hear of forwards.
+        before: the surroundings before the forward of this minibatch, if they are noted.
+        after_replay: functions to call after each gradient that is made here.
     """
 
     def __init__(
-        self, context: Context, *, notes_buffers: bool = False, differentiates: bool = True
+        self, context: Context, *, notes: bool = False, differentiates: bool = True
     ) -> None:
         self._context = context
-        self._notes_buffers = notes_buffers
+        self.notes = notes
         self._differentiates = differentiates
         self._calls: list[Call] = []
         self._losses: list[Tensor] = []  # of calls that need not be repeated
-        self.paused = False  # whether nothing is remembered at the moment
+        self.paused = False
+        self.watches = True
         self.records = False
         self.replays = True
-        self.buffers: Buffers | None = None
-        self._after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
+        self.before: Surroundings | None = None
+        self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
         self._knows_closures = False  # whether one was looked at: the others are like it
-        self._own_gradients: list[tuple[Tensor, int, int]] = []  # made by us for a closure
-        self._notice = _NoticeDDP(context.wrappers)
-        self._notice.attach(context.model, self)
+        # Which gradients were made here for a closure, and which the last backward of a recorded
+        # call has left. By their ids: held, they would outlive zero_grad.
+        self._watch: Watch | None = None  # of the first forward, while it is under way
+        self._notice: RemovableHandle | None = None  # of a forward that is under way
+        self.own_gradients: list[tuple[Tensor, int, int]] = []
+        self._left: list[tuple[Tensor, int, int]] = []
 
     def record(self, function: Function, scaler: Any = None) -> Function:
         """Return a function that does the same and is remembered.
@@ -329,7 +388,9 @@ class Intake:
                 return function(*args, **kwargs)
             if not self.replays:
                 result = function(*args, **kwargs)
-                loss = _loss_of(owner, result)
+                loss = loss_in(result)
+                if not isinstance(loss, Tensor) or loss.numel() != 1:
+                    raise _no_loss(owner, loss)
                 if loss.requires_grad:  # one of a validation says nothing of the run
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
@@ -339,19 +400,62 @@ class Intake:
         return recorded  # type: ignore[return-value]
 
     def _remembered(self, compute: Callable[[], Any], scaler: Any) -> Any:
-        is_done = self._differentiates and any(call.factor is not None for call in self._calls)
-        if is_done and not self._context.gradients and not self._calls[-1].is_withheld:
-            self.forget_done()  # model.zero_grad() tells nobody
-        if not self._calls and self._notes_buffers:
-            self.buffers = Buffers(self._context.modules)
+        heard = self._hear if self._differentiates else None
         try:
             self.paused = True  # a recorded function that it calls is a part of it
-            call = Call(self._context, compute, scaler, differentiated=self._differentiates)
+            if self.watches:
+                self.begin_forward()
+            finds_leaves = self.notes or self._watch is not None
+            call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
         finally:
             self.paused = False
+            if self.watches:
+                self.end_forward()
         self._calls.append(call)
         result, call.result = call.result, None
         return result
+
+    def begin_forward(self) -> None:
+        """Note what a forward of the loop starts from; find out what it touches."""
+        context = self._context
+        if self.notes and not self._calls:
+            self.before = Surroundings.of(context)
+        if context.written is None:
+            self._watch = Watch(context)
+        if distributed.is_available() and distributed.is_initialized():
+            self._notice = context.model.register_forward_pre_hook(context.wrappers.notice)
+
+    def end_forward(self) -> None:
+        """Let the model alone again; take in the parameters that the forward has written."""
+        if self._notice is not None:
+            self._notice.remove()
+            self._notice = None
+        self.watches = self.notes or (distributed.is_available() and distributed.is_initialized())
+        if self._watch is not None:
+            pairs, self._watch = self._watch.written(), None
+            if self.before is not None and pairs:
+                self.before.add(pairs)
+
+    def _hear(self, call: Call, gradient: Tensor) -> None:
+        """Hear that the backward of a call begins."""
+        if len(self._calls) > 1 and self.was_touched() and not has_gradient(self._context.base):
+            self.forget_done()  # model.zero_grad() tells nobody: a step was skipped
+        before = call.factor  # of another backward of the same loss: gradients add up
+        call.factor = gradient.detach().clone() if before is None else before + gradient.detach()
+        call.is_done = True
+        # When this backward is over, and DDP and FSDP2 have done their part.
+        queue = torch.autograd.Variable._execution_engine.queue_callback
+        queue(functools.partial(queue, self._note_left))
+
+    def _note_left(self) -> None:
+        self._left = _versions(self._context.base)
+
+    def was_touched(self) -> bool:
+        """Tell whether gradients were written since the backward; a GradScaler leaves no mark."""
+        for p, gradient, version in self._left:
+            if id(p.grad) != gradient or (p.grad is not None and p.grad._version != version):
+                return True
+        return False
 
     def take(self, closure: Callable[[], Any] | None, *, again: bool = True) -> Minibatch:
         """Return the minibatch of this step.
@@ -363,34 +467,34 @@ class Intake:
         Raises:
             TypeError: if it cannot be and must.
         """
+        context = self._context
         if distributed.is_available() and distributed.is_initialized():
-            self._context.ranks.begin()
+            context.wrappers.refuse_join(context.owner)
+            context.ranks.begin()
         calls, losses = self._calls, self._losses
         self._calls, self._losses = [], []
         if closure is not None:
             if not self._knows_closures:
-                _refuse_lightning(self._context.owner, closure)
+                _refuse_lightning(context.owner, closure)
                 self._knows_closures = True
-            if again and self._notes_buffers:
-                self.buffers = Buffers(self._context.modules)
             self._drop_own_gradients()
-            return ClosureMinibatch(self._context, closure, self._note_own_gradients)
+            return ClosureMinibatch(context, closure, self, again=again)
         if not again:
-            return Minibatch(losses)
-        calls = [call for call in calls if call.factor is not None]
+            return Minibatch(context, losses)
+        calls = list(filter(operator.attrgetter("is_done"), calls))
         if not calls:
             raise self._no_minibatch()
-        return RecordedMinibatch(self._context, calls, tuple(self._after_replay.values()))
+        return RecordedMinibatch(context, calls, self)
 
-    def take_calls(self) -> list[Call]:
-        """Return the calls since the last step, and forget them."""
+    def take_calls(self) -> RecordedMinibatch | None:
+        """Return the calls since the last step, if there are any, and forget them."""
         calls, self._calls = self._calls, []
-        return [call for call in calls if call.factor is not None]
+        return RecordedMinibatch(self._context, calls, self) if calls else None
 
     def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
         """Have a function called after each gradient that is made here."""
-        handle = RemovableHandle(self._after_replay)
-        self._after_replay[handle.id] = function
+        handle = RemovableHandle(self.after_replay)
+        self.after_replay[handle.id] = function
         return handle
 
     @contextlib.contextmanager
@@ -406,13 +510,11 @@ class Intake:
     def begin_replays(self) -> None:
         """From here on losses are computed again."""
         self.replays = True
-        self._notice.attach(self._context.model, self)
 
     def end_replays(self) -> None:
-        """From here on no loss is computed again: keep no minibatch alive, watch no forward."""
+        """From here on no loss is computed again: keep no minibatch alive."""
         self.replays = False
-        self._notice.detach()
-        self.buffers = None
+        self.before, self._left = None, []
 
     def forget_done(self) -> None:
         """Drop calls whose gradients will be zeroed: they belong to a step that was skipped.
@@ -420,21 +522,15 @@ class Intake:
         Calls without a backward stay: many loops reset gradients between forward and backward.
         """
         if not self.paused and (self._calls or self._losses):
-            self._calls = [call for call in self._calls if call.factor is None]
+            self._calls = [call for call in self._calls if not call.is_done]
             self._losses = []
-
-    def _note_own_gradients(self) -> None:
-        """Hear that the gradients were made by us, for a closure that did not."""
-        for p in parameters_of(self._context.base):
-            if p.grad is not None:
-                self._own_gradients.append((p, id(p.grad), p.grad._version))
 
     def _drop_own_gradients(self) -> None:
         """Free them before the next forward, unless somebody has touched them since."""
-        for p, identity, version in self._own_gradients:
-            if p.grad is not None and (id(p.grad), p.grad._version) == (identity, version):
+        for p, gradient, version in self.own_gradients:
+            if p.grad is not None and (id(p.grad), p.grad._version) == (gradient, version):
                 p.grad = None
-        self._own_gradients = []
+        self.own_gradients = []
 
     def _no_minibatch(self) -> TypeError:
         missing = "no closure, and no function was recorded"
@@ -451,50 +547,19 @@ class Intake:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
-        own = {"_calls": [], "_losses": [], "paused": False, "_after_replay": OrderedDict()}
-        return {**self.__dict__, **own, "buffers": None, "_own_gradients": []}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        if self.replays:
-            self.begin_replays()
+        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "own_gradients": []}
+        own |= {"paused": False, "after_replay": OrderedDict(), "before": None}
+        own |= {"_watch": None, "_notice": None}
+        return {**self.__dict__, **own}
 
 
-class _NoticeDDP:
-    """A forward pre-hook that notices the DDP which was put around the model after the tuner.
-
-    It holds no reference to the optimizer, so a copied or saved model does not drag one along.
-    """
-
-    def __init__(self, wrappers: Wrappers) -> None:
-        self._wrappers = wrappers
-        self._handle: RemovableHandle | None = None
-
-    @torch.compiler.disable(  # type: ignore[untyped-decorator]
-        reason="it looks for DDP: give the tuner the compiled module instead of its inside"
-    )
-    def __call__(self, module: nn.Module, inputs: Any) -> None:
-        wrapper = DistributedDataParallel._active_ddp_module
-        if wrapper is not None:
-            self._wrappers.notice(wrapper)
-
-    def attach(self, module: nn.Module, holder: object) -> None:
-        """Hook on to a module until `detach` is called or ``holder`` is gone."""
-        self.detach()
-        present = module._forward_pre_hooks  # a copied module has brought the hook along
-        for key in [key for key, hook in present.items() if hook is self]:
-            del present[key]
-        self._handle = module.register_forward_pre_hook(self)
-        weakref.finalize(holder, self._handle.remove)
-
-    def detach(self) -> None:
-        """Take the hook away."""
-        if self._handle is not None:
-            self._handle.remove()
-        self._handle = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_handle": None}
+def _versions(base: Optimizer) -> list[tuple[Tensor, int, int]]:
+    """Return the parameters with the ids of their gradients and how often those were written."""
+    found = []
+    for p in parameters_of(base):
+        gradient = p.grad
+        found.append((p, id(gradient), 0 if gradient is None else gradient._version))
+    return found
 
 
 class DifferentiatesError(RuntimeError):
@@ -541,7 +606,7 @@ class Probe:
         mode: ``"train"`` evaluates the model as it is, ``"eval"`` in evaluation mode.
 
     Attributes:
-        differentiates: whether closures need gradients to compute their loss.
+        differentiates: whether the loss takes gradients to compute.
 
     Raises:
         ValueError: if the mode is unknown.
@@ -555,7 +620,6 @@ class Probe:
         self._context = context
         self.mode = mode
         self.differentiates = False
-        self._kept = Buffers(())  # their copies, allocated once
         # Of the evaluation under way: its modules, what puts everything back, what skips backward.
         self._evaluated: list[nn.Module] | None = None
         self._put_back: tuple[Callable[[], None], ...] = ()
@@ -567,7 +631,7 @@ class Probe:
         try:
             modules = self._context.modules
             self._begin(modules)
-            skip = self._skip = _WithoutBackward(Gradients(self._parameters(modules)))
+            skip = self._skip = _WithoutBackward(Gradients(self._context.all_parameters))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -590,23 +654,23 @@ class Probe:
         Raises:
             DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
-        modules = list(self._context.model.modules())
-        parameters = self._parameters(modules)
+        context = self._context
+        modules, parameters = context.modules, context.all_parameters
         gradients = Gradients(parameters)
-        kept = [Copies(parameters).put_back] if weights else []
-        self._kept.take(modules)
-        kept += [self._kept.put_back, gradients.put_back, RandomState.capture().restore]
-        if self._context.wrappers.modules:
-            kept.append(self._context.wrappers.present().put_back)
+        guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
+        around = Surroundings(modules, context.written or ())
+        guards += [around.put_back, gradients.put_back, RandomState.capture().restore]
+        if context.wrappers.modules:
+            guards.append(context.wrappers.present().put_back)
         try:
             try:
-                self._begin(modules, *kept)
+                self._begin(modules, *guards)
                 gradients.put_aside()
                 start.restore()
                 mode: AbstractContextManager[Any] = contextlib.nullcontext()
                 if closure and not self.differentiates:
                     mode = self._skip = _WithoutBackward(gradients)
-                with torch.set_grad_enabled(closure and self.differentiates), mode:
+                with torch.set_grad_enabled(self.differentiates and not weights), mode:
                     yield
             finally:
                 self.end()
@@ -633,23 +697,18 @@ class Probe:
             show_new_weights(self._evaluated)
         self._evaluated, self._put_back, self._skip = None, (), None
 
-    def _parameters(self, modules: list[nn.Module]) -> list[Tensor]:
-        """Return the optimizer's parameters and, for ``model.zero_grad()``, the modules'."""
-        found: dict[Any, None] = dict.fromkeys(parameters_of(self._context.base))
-        for module in modules:
-            found.update(dict.fromkeys(module._parameters.values()))
-        found.pop(None, None)
-        return list(found)
-
     def __getstate__(self) -> dict[str, Any]:
-        own = {"_evaluated": None, "_put_back": (), "_skip": None, "_kept": Buffers(())}
+        own = {"_evaluated": None, "_put_back": (), "_skip": None}
         return {**self.__dict__, **own}
 
 
 def _autocast() -> list[tuple[str, bool, torch.dtype]]:
     """Return the precision that is on now, on the CPU and on CUDA where it is used."""
-    devices = ["cpu", "cuda"] if torch.cuda.is_initialized() else ["cpu"]
-    return [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in devices]
+    found = []
+    for device in ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",):
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+        found.append((device, enabled, dtype))
+    return found
 
 
 def _refuse_lightning(owner: str, closure: Callable[[], Any]) -> None:
@@ -722,15 +781,16 @@ def _what(argument: str) -> str:
     return f"the {'value' if argument in ('objective', 'accept_on') else 'loss'} must be"
 
 
-def _loss_of(owner: str, result: Any) -> Tensor:
-    """Return the loss that a recorded function computed, alone, first in a tuple, or by name."""
-    loss = result[0] if isinstance(result, tuple) and result else result
-    if isinstance(result, Mapping):  # of transformers' models, for one
-        loss = result.get("loss")
-    if not isinstance(loss, Tensor) or loss.numel() != 1:
-        shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-        raise TypeError(
-            f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
-            f"one, or a dict with one under 'loss', got {shown}"
-        )
-    return loss
+def loss_in(result: Any) -> Any:
+    """Return the loss in what a function returned: alone, first in a tuple, or by name."""
+    if isinstance(result, Mapping):  # of transformers' models and Lightning's steps, for two
+        return result.get("loss")
+    return result[0] if isinstance(result, tuple) and result else result
+
+
+def _no_loss(owner: str, found: Any) -> TypeError:
+    shown = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+    return TypeError(
+        f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
+        f"one, or a dict with one under 'loss', got {shown}"
+    )

@@ -10,11 +10,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import operator
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,19 +32,27 @@ from annealtune.annealing.race import (
     can_be_summed,
 )
 from annealtune.errors import NonFiniteLossError
-from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.context import Context, Part, StateError, Watch
 from annealtune.optim.history import History
 from annealtune.optim.minibatch import Minibatch, Objective
 from annealtune.optim.options import GroupRates, direction, fitted, refuses
-from annealtune.optim.parameters import gathered, gradients_are_finite, numbers_of, parameters_of
+from annealtune.optim.parameters import (
+    finite_marks,
+    gathered,
+    gradients_are_finite,
+    numbers_of,
+    parameters_of,
+    read,
+)
 from annealtune.optim.run_state import (
-    Buffers,
-    Gradients,
+    Pairs,
     RandomState,
     RunState,
     Snapshot,
     StateOutside,
+    Surroundings,
     kept,
+    same,
     unchanged,
 )
 from annealtune.optim.schedule import default_warm_up
@@ -197,7 +204,7 @@ class Races(Part):
         self.centre = math.nan
         self.infos: list[RaceInfo] = []
 
-    def first(self, step: int, before: Buffers | None) -> Race | None:
+    def first(self, step: int, before: Surroundings | None) -> Race | None:
         """Start the first race, from the buffers before this forward; None if the run is too short.
 
         Then the centre is to be held.
@@ -271,7 +278,8 @@ class Races(Part):
         base = self._context.base
         if isinstance(base, ADAMS):
             return CENTRE_OF_ADAMS
-        return relative_centre(base, self._rates)
+        with _unprojected(base):
+            return relative_centre(base, self._rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
@@ -390,12 +398,24 @@ def broken_from_the_start(minibatches: int) -> NonFiniteLossError:
 
 
 @contextmanager
-def _rewound(before: Buffers | None, context: Context) -> Iterator[None]:
+def _rewound(before: Surroundings | None, context: Context) -> Iterator[None]:
     """Give the model the buffers it had before, meanwhile."""
-    with kept(Buffers(context.modules)):
+    with kept(Surroundings.of(context)):
         if before is not None:
             before.put_back()
         yield
+
+
+@contextmanager
+def _unprojected(base: Optimizer) -> Iterator[None]:
+    """Call nothing after steps meanwhile: a projection says nothing of how far they go."""
+    hooks = base._optimizer_step_post_hooks
+    projections = dict(hooks)
+    try:
+        hooks.clear()
+        yield
+    finally:
+        hooks.update(projections)
 
 
 def rate_of(setting: Setting) -> float:
@@ -450,63 +470,114 @@ class Race:
         self.standings = Standings(len(self.settings))
         self.arms = Arms(context, len(self.settings), on_host=plan.on_host)
         self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
-        self._norms: tuple[float, ...] | None = None  # of the first arm's first gradient
+        self._is_level = True  # whether all arms are still where they started
+        self._first: list[float] = []  # the first loss, and the norms of its gradients
+        # A minibatch that an error has stopped, with the losses of the arms that have made a step.
+        self._owed: tuple[Minibatch, dict[int, float]] | None = None
         self._is_checked = False  # whether the base keeps its state where an arm can have its own
         self._torn: int | None = None  # the arm whose weights are being written
 
-    def step(self, minibatch: Minibatch, before: Buffers | None = None) -> None:
+    def step(self, minibatch: Minibatch, before: Surroundings | None = None) -> None:
         """Let every live arm make its own step on one minibatch; drop those that clearly lose.
 
         Args:
             minibatch: with its gradient for the arm in the model in place.
-            before: buffers of that arm before the forward, if known.
+            before: what surrounded that arm before the forward, if known.
+        """
+        if self.arms.share(before, self.settings[0]):
+            self._warn_of(_WRITTEN)
+        first: int | None = self.arms.in_model
+        if minibatch.was_touched:
+            self._warn_of(_TOUCHED)
+        if self._owed is not None:  # the loop has caught an error in the middle of a minibatch
+            first = None  # all of this one is computed again
+            if before is not None:
+                before.put_back()
+            self._make_up(*self._owed)
+        self._advance(minibatch, {}, first, before)
+
+    def _advance(
+        self,
+        minibatch: Minibatch,
+        losses: dict[int, float],
+        first: int | None = None,
+        before: Surroundings | None = None,
+    ) -> None:
+        """Let all arms step that have not, the one in the model first; judge all of them.
+
+        Args:
+            minibatch: to step on.
+            losses: of the arms that have made their step.
+            first: the arm whose gradient is in place.
+            before: what surrounded that arm before its forward.
         """
         end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
-        first = self.arms.in_model
-        losses: dict[int, float] = {}
-        modules = self._context.modules
-        has_buffers = any(map(operator.attrgetter("_buffers"), modules))
-        others = Gradients(self._other_parameters())
+        parameters = parameters_of(self._context.base)
+        others = minibatch.other_gradients()
         try:
-            for arm in sorted(self.standings.live, key=first.__ne__):  # the one in the model first
-                self.arms.switch_to(arm)
-                if arm != first:
-                    others.put_aside()  # of parameters that another optimizer trains
-                    before = Buffers(modules) if has_buffers else None
-                loss = minibatch.compared() if arm == first else minibatch.again()
-                mean = self._context.ranks.mean(float(loss), self.standings.minibatches, arm)
-                losses[arm] = self._sign * mean
-                if not self._context.weights_are_finite():
-                    losses[arm] = math.nan  # a loss does not always show it
-                end.restore()
-                if self.standings.minibatches == 0:
-                    self._compare_gradients(is_first=arm == first)
-                if math.isfinite(losses[arm]):
+            for arm in sorted(self.standings.live, key=self.arms.in_model.__ne__):
+                if arm in losses:
+                    continue
+                if arm == first:
+                    loss = minibatch.compared()
+                else:
+                    before = None  # until the arm is there
+                    if arm != self.arms.in_model:
+                        before = self.arms.switch_to(arm)
+                    others.put_aside()
+                    loss = minibatch.again()
+                    end.restore()
+                value, *marks = read(loss, *finite_marks(parameters))
+                if not all(map(math.isfinite, marks)) and not self._context.weights_are_finite():
+                    value = math.nan  # a loss does not always show it
+                if self._is_level:
+                    self._compare(value, minibatch, is_first=arm == first)
+                if self._context.ranks.count > 1:
+                    value = self._context.ranks.mean(value, self.standings.minibatches, arm)
+                if math.isfinite(value):
                     self._move(arm, is_scaled=minibatch.scale is not None)
-                    after = RandomState.capture()  # some bases draw numbers of their own
+                    if after is end:
+                        after = RandomState.capture()  # some bases draw numbers of their own
                 elif before is not None:
                     before.put_back()  # what it did to the statistics of BatchNorm, say
+                losses[arm] = self._sign * value
             after.restore()
-        except BaseException:
+        except BaseException as error:
             end.restore()
             self._give_up_torn()
+            if isinstance(error, Exception) and losses:
+                if before is not None and self.arms.in_model not in losses:
+                    before.put_back()
+                self._owed = minibatch, losses
             raise
         finally:
+            self._is_level = False
             others.put_back()
+        self._owed = None
         self.extra_steps += len(losses) - 1
         self.standings.add(losses)
         if self._objective is None:
             self.standings.drop_losers()
-        self._forget_dropped()
+        if self.standings.dropped:
+            self._forget_dropped()
         self.arms.switch_to(min(self.standings.live, key=self.standings.score))
         self.arms.seal()
+
+    def _make_up(self, minibatch: Minibatch, losses: dict[int, float]) -> None:
+        """Let the arms step that an error has kept from it; drop them if it comes again."""
+        try:
+            self._advance(minibatch, losses)
+        except Exception as error:  # noqa: BLE001 - whatever the loop has caught before
+            for arm in set(self.standings.live) - losses.keys():
+                self.standings.drop(arm, f"failed twice: {type(error).__name__}")
+            self._advance(minibatch, losses)
 
     @property
     def is_over(self) -> bool:
         """Whether it is time for the verdict."""
         live = len(self.standings.live)
-        if self.all_broke:
+        if self.standings.spoilt >= MOST_SPOILT:
             return True
         if live == 1:  # one that is left because the others broke may break too
             return self.standings.minibatches >= LEAST_WINDOW
@@ -599,41 +670,48 @@ class Race:
         ]
         return min(ranks)[-1] if ranks else None
 
-    def _other_parameters(self) -> list[Tensor]:
-        own = set(self._context.parameters)
-        return [p for p in self._context.model.parameters() if p not in own]
+    def _compare(self, loss: float, minibatch: Minibatch, *, is_first: bool) -> None:
+        """Warn if an arm, still at the same weights, has another loss or gradient than the first.
 
-    def _compare_gradients(self, *, is_first: bool) -> None:
-        """Warn if the second arm, still at the same weights, has another gradient than the first.
-
-        Then something goes into the gradient that is not computed again: a term that is added to
-        the loss, clipping in the loop, random numbers that are not torch's.
+        On the CPU both must be equal, elsewhere up to 1 %: a device may sum in another order. The
+        same holds for several processes and under a GradScaler.
         """
-        if self._norms == ():
+        gradients = self._context.gradients
+        norms = [float(gathered(gradient.norm())) for gradient in gradients]
+        if is_first:
+            self._first = [loss, *norms]
             return
-        norms = [float(gathered(gradient.norm())) for gradient in self._context.gradients]
-        known, self._norms = self._norms, tuple(norms) if is_first else ()
-        if known is not None and not is_first and not _are_close(known, norms):
-            self._say(
-                "replaying the first minibatch at the same weights gave a different gradient, so "
-                "the arms are not alike: everything that goes into it belongs in the function "
-                "given to record, a GradScaler in record(fn, scaler=scaler), clipping in "
-                "opt.before_step(fn) or once more in opt.after_replay(fn), random numbers in "
-                "torch's generators"
-            )
+        places = {gradient.device.type for gradient in gradients}
+        is_exact = places == {"cpu"} and minibatch.scale is None and self._context.ranks.count == 1
+        tolerance = 0.0 if is_exact else 1e-2
+        if not self._first or not math.isfinite(self._first[0]):
+            return
+        if not _are_close(self._first[:1], [loss], tolerance):
+            self._warn_of(_OTHER_LOSS.format(self._first[0], loss))
+        elif not _are_close(self._first[1:], norms, tolerance) and not minibatch.was_touched:
+            self._warn_of(_OTHER_GRADIENT)
+        if names := self.arms.overwritten():
+            self._warn_of(_OVERWRITTEN.format(", ".join(names)))
+
+    def _warn_of(self, text: str) -> None:
+        """Say why arms are not alike, once."""
+        self._say(text, once=text[:20])
 
     def _move(self, arm: int, *, is_scaled: bool) -> None:
         """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
         base = self._context.base
         if is_scaled and not gradients_are_finite(base):
             return
-        outside = None if self._is_checked else StateOutside(base)
+        outside = watch = None
+        if not self._is_checked:
+            outside, watch = StateOutside(base), Watch(self._context)
         self._torn = arm
         self._rates.apply(self.settings[arm])
         base.step()
         self._torn = None
-        if outside is not None:
+        if outside is not None and watch is not None:
             self._is_checked = True
+            self.arms.add(watch.written())
             outside.refuse_changes(self._context.owner)
 
     def _give_up_torn(self) -> None:
@@ -652,9 +730,13 @@ class Race:
         """Return the values of the objective for one arm; smaller is better."""
         self.arms.switch_to(arm)
         assert self._objective is not None
-        with unchanged(self._context.parameters, self._context.modules):
+        context = self._context
+        with unchanged([*context.parameters, *(context.written or ())], context.modules):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
         return self._context.ranks.means(numbers, "objective", arm)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_owed": None}  # minibatches stay with the original
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""
@@ -670,17 +752,57 @@ class Race:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken; it is a new race that nobody else has."""
         self._allowance = Allowance(*state["allowance"])
+        self._is_level = False
         self.extra_steps = state["extra_steps"]
         self.standings.load_state_dict(state["standings"])
         self.arms.load_state_dict(state["arms"])
 
 
-def _are_close(ones: Sequence[float], others: Sequence[float]) -> bool:
-    """Compare norms; a device may sum in another order the second time, and NaN is NaN."""
+def _are_close(ones: Sequence[float], others: Sequence[float], tolerance: float) -> bool:
+    """Compare numbers; NaN is NaN."""
     return len(ones) == len(others) and all(
-        math.isclose(one, other, rel_tol=1e-2, abs_tol=1e-12) or not math.isfinite(one)
+        math.isclose(one, other, rel_tol=tolerance, abs_tol=1e-9 * tolerance) or one != one
         for one, other in zip(ones, others, strict=True)
     )
+
+
+# Why arms are not alike.
+_OTHER_LOSS = (
+    "the loss of the first minibatch is {:.9g} for one arm and {:.9g} for another at the same "
+    "weights, so the arms are not alike: something goes into it that is neither a weight nor a "
+    "buffer nor a number of the default generators of torch, NumPy and Python. Have the loop give "
+    "it to the recorded function as an argument (a step counter, numbers of a generator of your "
+    "own), change inputs in a copy, and let other optimizers step after opt.step()"
+)
+_OTHER_GRADIENT = (
+    "replaying the first minibatch at the same weights gave a different gradient, so the arms are "
+    "not alike: everything that goes into it belongs in the function given to record, a GradScaler "
+    "in record(fn, scaler=scaler), clipping in opt.before_step(fn)"
+)
+_TOUCHED = (
+    "the loop writes into gradients between backward and step, which reaches one arm only: clip "
+    "them in opt.before_step(fn), or say how to do the same to the other arms by "
+    "opt.after_replay(fn)"
+)
+_WRITTEN = (
+    "buffers or frozen weights were written between two steps, which reaches one arm only: move an "
+    "EMA of the weights, or whatever it is, in opt.after_step(fn), and run forwards that move the "
+    "statistics of BatchNorm within the recorded function"
+)
+_OVERWRITTEN = (
+    "the forward writes into {}, which modules keep as plain tensors, so the arms share them: make "
+    "them buffers by register_buffer, or assign new tensors"
+)
+
+
+class _Seal(NamedTuple):
+    """What the last step has left."""
+
+    weights: dict[Tensor, tuple[int, str]]
+    options: list[dict[str, Any]]
+    around: Surroundings | None
+    buffers: list[float]
+    frozen: list[tuple[Tensor, int]]
 
 
 class Arms:
@@ -704,20 +826,19 @@ class Arms:
         self.in_model = 0
         self._origin = self._copy()
         self._idle = {arm: self._copy() for arm in range(1, count)}
-        self._sealed: list[tuple[int, int]] | None = None
+        self._sealed: _Seal | None = None
 
-    def switch_to(self, arm: int) -> None:
-        """Bring an arm into the model."""
+    def switch_to(self, arm: int) -> Surroundings | None:
+        """Bring an arm into the model; return what surrounded it, if it was not there."""
         if arm == self.in_model:
-            return
+            return None
         state = self._idle[arm]
+        around = state.around
         idle = {**self._idle, self.in_model: state}
         del idle[arm]
 
-        def note() -> None:
-            self._idle, self.in_model = idle, arm
-
-        state.exchange(note)
+        state.exchange(functools.partial(vars(self).update, _idle=idle, in_model=arm))
+        return around
 
     def drop(self, arm: int, successor: int) -> None:
         """Forget an arm; if it is in the model, its successor takes its place."""
@@ -736,28 +857,109 @@ class Arms:
         self.unseal()
 
     def seal(self) -> None:
-        """Note the weights as ours."""
-        self._sealed = self._marks()
+        """Note weights, options and surroundings as ours."""
+        options = list(map(dict, self._context.base.param_groups))
+        around, buffers = None, []
+        if not self._origin.around.is_empty:
+            around = Surroundings(self._context.model.modules(), copied=False)
+            buffers = around.marks()
+        self._sealed = _Seal(self._marks(), options, around, buffers, self._frozen())
+
+    def seal_weights(self) -> None:
+        """Note weights as ours that were shown and put back."""
+        if self._sealed is not None:
+            self._sealed = self._sealed._replace(weights=self._marks(), frozen=self._frozen())
+
+    def _frozen(self) -> list[tuple[Tensor, int]]:
+        """Return the weights that nobody trains or is known to write, and how often that was."""
+        known = set(self._context.written or ())
+        frozen: list[tuple[Tensor, int]] = []
+        for p in self._context.model.parameters():
+            if not p.requires_grad and p not in known:
+                frozen.append((p, p._version))  # noqa: PERF401 - called in every step
+        return frozen
 
     def unseal(self) -> None:
         """Let the weights be written until they are sealed again."""
         self._sealed = None
 
     def refuse_others(self) -> None:
-        """Refuse whoever else has written into the weights since, as far as can be seen."""
-        if self._sealed is not None and self._sealed != self._marks():
+        """Refuse whoever else has written into the weights since, also through ``.data``."""
+        if self._sealed is None:
+            return
+        before, now = self._sealed.weights, self._marks()
+        if before != now and any(now.get(p, mark) != mark for p, mark in before.items()):
             raise RuntimeError(
                 "SelfTuner: weights must not be written by somebody else while a race is on, for "
-                f"only one of {len(self._idle) + 1} arms would have them. Load weights before the "
-                "first step, or after the race: opt.is_racing tells"
+                f"only one of {len(self._idle) + 1} arms would have them. Clamp, project or mask "
+                "them in opt.after_step(fn), which is called for every arm; load weights before "
+                "the first step, or after the race: opt.is_racing tells"
             )
 
-    def _marks(self) -> list[tuple[int, int]]:
-        weights = self._context.parameters
-        return [(p._version, getattr(p, "_local_tensor", p).data_ptr()) for p in weights]
+    def share(self, present: Surroundings | None, setting: Setting) -> bool:
+        """Give all arms what the loop has set since: options of groups, tensors of modules.
+
+        Args:
+            present: what surrounds the weights, before the forward.
+            setting: whose options are tuned.
+
+        Returns:
+            Whether it has written into buffers or frozen weights, which reaches one arm only.
+
+        Raises:
+            ValueError: if such an option was set.
+        """
+        if self._sealed is None:
+            return False
+        options, around = self._sealed.options, self._sealed.around
+        states = [self._origin, *self._idle.values()]
+        for number, group in enumerate(self._context.base.param_groups[: len(options)]):
+            for option, value in group.items():
+                left = options[number].get(option)
+                if value is left or option in ("params", "lr") or same(value, left):
+                    continue
+                if option in setting:
+                    raise ValueError(
+                        f"SelfTuner: {option} is tuned and must not be written by anything else, "
+                        f"got {value!r}; leave it out of the neighborhood, or out of the loop"
+                    )
+                for state in states:
+                    state.set_option(number, option, value)
+        for p, version in self._sealed.frozen:
+            if p._version != version:
+                return True
+        if around is None or present is None:
+            return False
+        found = around.replaced(present)
+        for replaced in found:
+            for state in states:
+                state.around.replace(*replaced)
+        return not found and present.marks() != self._sealed.buffers
+
+    def add(self, pairs: Pairs) -> None:
+        """Give all arms parameters that hooks write, with what they were."""
+        for state in (self._origin, *self._idle.values()):
+            state.around.add(pairs)
+
+    def overwritten(self) -> list[str]:
+        """Return names of tensors that modules keep and a forward has written in place."""
+        return self._origin.around.overwritten()
+
+    def _marks(self) -> dict[Tensor, tuple[int, str]]:
+        """Return how often each weight was written, and a number that changes with its values."""
+        weights, values = [], []
+        for p in parameters_of(self._context.base):
+            if p.requires_grad:
+                weights.append(p)
+                values.append(getattr(p, "_local_tensor", p).detach())
+        norms = read(*torch._foreach_norm(values)) if values else []
+        marks = {}
+        for p, norm in zip(weights, norms, strict=True):
+            marks[p] = p._version, str(norm)  # NaN is NaN
+        return marks
 
     def _copy(self) -> RunState:
-        return RunState(self._context.base, self._context.model, on_host=self._on_host)
+        return RunState(self._context, on_host=self._on_host)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sealed": None}  # the weights of a copy lie somewhere else

@@ -277,10 +277,33 @@ class Wrappers:
             if isinstance(module, DistributedDataParallel) or _is_sharded(module):
                 self.modules.append(weakref.ref(module))
 
-    def notice(self, wrapper: nn.Module) -> None:
-        """Take in the DDP whose forward is under way."""
-        if all(known() is not wrapper for known in self.modules):
+    @torch.compiler.disable(  # type: ignore[untyped-decorator]
+        reason="it looks for DDP: give the tuner the compiled module instead of its inside"
+    )
+    def notice(self, *_: Any) -> None:
+        """Take in the DDP whose forward is under way, if any; a forward pre-hook."""
+        wrapper = DistributedDataParallel._active_ddp_module
+        if wrapper is not None and all(known() is not wrapper for known in self.modules):
             self.modules.append(weakref.ref(wrapper))
+
+    def refuse_join(self, owner: str) -> None:
+        """Refuse ranks that may stop before others do: those would wait for them for ever.
+
+        Raises:
+            RanksError: within ``with ddp.join():``.
+        """
+        for known in self.modules:
+            if getattr(getattr(known(), "_join_config", None), "enable", False):
+                raise RanksError(
+                    f"{owner}.step: all ranks must make the same number of steps, for they decide "
+                    "together, got a step within ddp.join(); give every rank as many minibatches, "
+                    "for example by DistributedSampler(drop_last=True)"
+                )
+
+    @property
+    def have_views(self) -> bool:
+        """Whether DDP keeps gradients as views of its buckets."""
+        return any(getattr(known(), "gradient_as_bucket_view", False) for known in self.modules)
 
     def present(self) -> Exchanges:
         """Return what they do at the moment."""
@@ -296,11 +319,6 @@ class Exchanges:
 
     def __init__(self, holders: list[tuple[Any, str]]) -> None:
         self._flags = [(holder, name, getattr(holder, name)) for holder, name in holders]
-
-    @property
-    def withhold(self) -> bool:
-        """Whether FSDP2 keeps gradients to itself meanwhile."""
-        return any(name == _OF_FSDP[0] and not flag for _, name, flag in self._flags)
 
     def put_back(self) -> None:
         """Make it what it was."""

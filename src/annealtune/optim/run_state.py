@@ -1,32 +1,37 @@
-"""The one place that copies, swaps and puts back: weights, optimizer state, buffers, random state.
+"""The one place that copies, swaps and puts back whatever belongs to a run.
 
-Undoing a step by arithmetic (``w += lr * grad``) leaves rounding errors in many weights, and
-re-pointing ``p.data`` pulls the storage away under whoever else holds it. So values are copied
-before and copied back in place, bit for bit. `Snapshot` undoes a step, `RunState` is an arm of a
-race, `PutAside` shows other weights for a while (the average, the best ones), and `unchanged` puts
-back whatever an evaluation changes.
+That is weights, optimizer state, buffers and tensors that modules keep, parameters that a forward
+writes, what hooks remember, and random state. Undoing a step by arithmetic (``w += lr * grad``)
+leaves rounding errors in many weights, and re-pointing ``p.data`` pulls the storage away under
+whoever else holds it. So values are copied before and copied back in place, bit for bit. `Snapshot`
+undoes a step, `RunState` is an arm of a race, `Surroundings` is what a forward may change,
+`PutAside` shows other weights for a while, `unchanged` puts back whatever an evaluation changes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import dataclasses
 import functools
 import operator
+import random
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
-from annealtune.optim.context import Part, StateError
-from annealtune.optim.parameters import gathered, parameters_of
+from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.parameters import gathered, parameters_of, read
 
 Pairs = list[tuple[Tensor, Tensor]]
+Named = dict[str, Any]  # tensors by name, or None
 
 _VERSION = operator.attrgetter("_version")  # it counts writes into a tensor
 _GRADIENT = operator.attrgetter("grad")
@@ -34,18 +39,26 @@ _PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
 class RandomState(NamedTuple):
-    """The state of torch's default generators: the CPU's and every initialised device's."""
+    """The state of the default generators: torch's on every device in use, Python's and NumPy's."""
 
     cpu: Tensor
     cuda: tuple[Tensor, ...] = ()
     mps: Tensor | None = None
+    python: Any = None
+    numpy: Any = None
 
     @classmethod
     def capture(cls) -> RandomState:
         """Read all generators."""
         cuda = tuple(torch.cuda.get_rng_state_all()) if torch.cuda.is_initialized() else ()
         mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
-        return cls(torch.get_rng_state(), cuda, mps)
+        numpy: Any = sys.modules.get("numpy.random")
+        others = random.getstate(), None if numpy is None else numpy.get_state()
+        return cls(torch.get_rng_state(), cuda, mps, *others)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return torch's part of it, as tensors."""
+        return {"cpu": self.cpu, "cuda": self.cuda, "mps": self.mps}
 
     def restore(self) -> None:
         """Set all generators back."""
@@ -54,6 +67,10 @@ class RandomState(NamedTuple):
             torch.cuda.set_rng_state_all(list(self.cuda))
         if self.mps is not None:
             torch.mps.set_rng_state(self.mps)
+        if self.python is not None:
+            random.setstate(self.python)
+        if self.numpy is not None:
+            sys.modules["numpy.random"].set_state(self.numpy)
 
 
 class Guard(Protocol):
@@ -85,7 +102,7 @@ def kept(*guards: Guard) -> Iterator[None]:
 def unchanged(weights: Iterable[Tensor], modules: list[nn.Module]) -> Iterator[None]:
     """Put weights, buffers, training flags and random numbers back after an evaluation."""
     start = RandomState.capture()
-    with kept(Copies(weights), Buffers(modules), Flags(modules)):
+    with kept(Copies(weights), Surroundings(modules), Flags(modules)):
         try:
             yield
         finally:
@@ -101,7 +118,8 @@ class Copies:
         self._forms: list[Any] = []
         # Lists of one device and type, each with that of its copies; other kinds one by one.
         self._groups: list[tuple[list[Tensor], list[Tensor]]] = []
-        self.take(list(tensors))
+        if tensors := list(tensors):
+            self.take(tensors)
 
     @torch.no_grad()
     def take(self, tensors: list[Tensor]) -> None:
@@ -126,9 +144,19 @@ class Copies:
 
     @torch.no_grad()
     def put_back(self) -> None:
-        """Write the copies into the tensors."""
+        """Write the copies into the tensors, also into one that was resized meanwhile."""
+        for t, form in zip(self._tensors, self._forms, strict=True):
+            if t.shape != form[0]:
+                t.resize_(form[0])
         for group, copies in self._groups:
             _copy(group, copies)
+
+    def add(self, pairs: Pairs) -> None:
+        """Take tensors in whose copies are there."""
+        for t, copied in pairs:
+            self._tensors = [*self._tensors, t]
+            self._forms = [*self._forms, (t.shape, t.dtype, t.device)]
+            self._groups = [*self._groups, ([t], [copied])]
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield every tensor and its copy."""
@@ -136,36 +164,144 @@ class Copies:
             yield from zip(group, copies, strict=True)
 
 
-class Buffers:
-    """The buffers of modules as they are now."""
+class Surroundings:
+    """What a forward may change besides the weights that are trained, as it is now.
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._copies = Copies()
-        self.take(modules)
+    These are the buffers of modules, also those that it resizes, replaces or makes; tensors that
+    modules keep as plain attributes (a hidden state), by which tensor it is; and parameters that it
+    writes although nobody trains them (the EMA of a momentum encoder).
 
-    def take(self, modules: Iterable[nn.Module]) -> None:
-        """Note them as they are now, into the copies that are there if it is the same ones."""
-        self._entries: list[tuple[nn.Module, dict[str, Tensor | None]]] = []
-        buffers: list[Tensor] = []
+    Args:
+        modules: whose tensors they are.
+        written: the parameters.
+        copied: whether their values are copied; else only which tensor is where is noted.
+    """
+
+    def __init__(
+        self,
+        modules: Iterable[nn.Module],
+        written: Iterable[Tensor] = (),
+        *,
+        copied: bool = True,
+    ) -> None:
+        # Modules with their buffers, and with those of their attributes that are tensors, or may
+        # become one.
+        self._buffers: list[tuple[nn.Module, Named]] = []
+        self._attributes: list[tuple[nn.Module, Named]] = []
+        self._versions: list[tuple[str, Tensor, int]] = []  # of attributes
+        self._lazy: list[nn.Module] = []  # whose buffers have no values yet
+        tensors = list(written)
         for module in modules:
             if module._buffers:
-                self._entries.append((module, dict(module._buffers)))
-                buffers += [b for b in module._buffers.values() if b is not None]
-        if self._entries:
-            self._copies.take([b for b in buffers if not is_out_of_reach(b)])
+                self._buffers.append((module, dict(module._buffers)))
+                for buffer in module._buffers.values():
+                    if buffer is not None and not is_out_of_reach(buffer):
+                        tensors.append(buffer)
+                    elif buffer is not None and torch.nn.parameter.is_lazy(buffer):
+                        self._lazy.append(module)
+            found: Named = {}
+            for name, value in vars(module).items():
+                if isinstance(value, Tensor):
+                    found[name] = value
+                    self._versions.append((name, value, value._version))
+                elif value is None and name not in _TORCHS_OWN:
+                    found[name] = None
+            if found:
+                self._attributes.append((module, found))
+        self._copies = Copies(tensors) if tensors and copied else None
+        self.is_empty = not (tensors or self._buffers or self._attributes)
+
+    @classmethod
+    def of(cls, context: Context) -> Surroundings:
+        """Note those of a run."""
+        return cls(context.model.modules(), context.written or ())
+
+    def marks(self) -> list[float]:
+        """Return numbers that change with the values of buffers."""
+        copies = self.copies()
+        values = [t for _, named in self._buffers for t in named.values() if t is not None]
+        dense = [t for t in values if t.is_floating_point() and t.layout is torch.strided]
+        floats = [copies.get(id(t), t) for t in dense if not is_out_of_reach(t)]
+        return read(*torch._foreach_norm(floats)) if floats else []
 
     def put_back(self) -> None:
-        """Make them what they were, also one that the forward replaced by a new tensor."""
-        if not self._entries:
-            return
-        self._copies.put_back()
-        for module, named in self._entries:
+        """Make them what they were, also one that was replaced by a new tensor."""
+        for module, noted in self._buffers:
             module._buffers.clear()
-            module._buffers.update(named)
+            module._buffers.update(noted)
+        for module, noted in self._attributes:
+            live = vars(module)
+            for name, value in noted.items():
+                if value is not None or isinstance(live.get(name), Tensor):
+                    live[name] = value
+        if self._copies is not None:
+            self._copies.put_back()
+        for lazy in self._lazy:
+            if isinstance(lazy, _NormBase):
+                lazy.reset_running_stats()
+
+    def add(self, pairs: Pairs) -> None:
+        """Note parameters too, with what they were."""
+        if self._copies is None:
+            self._copies = Copies()
+        self._copies.add(pairs)
+
+    def overwritten(self) -> list[str]:
+        """Return the names of attributes whose values were written in place: those are lost."""
+        return [name for name, tensor, version in self._versions if tensor._version != version]
+
+    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str, Tensor | None]]:
+        """Return what is another tensor by now: the modules, the names and the tensors."""
+        noted = self._noted()
+        return [
+            (module, name, tensor)
+            for module, named in present._buffers + present._attributes
+            for name, tensor in named.items()
+            if noted.get((module, name), tensor) is not tensor
+        ]
+
+    def replace(self, module: nn.Module, name: str, tensor: Tensor | None) -> None:
+        """Note another tensor."""
+        for own, noted in self._buffers + self._attributes:
+            if own is module and name in noted:
+                noted[name] = tensor
+
+    def _noted(self) -> dict[tuple[nn.Module, str], Tensor | None]:
+        entries = self._buffers + self._attributes
+        return {(module, name): t for module, named in entries for name, t in named.items()}
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
-        return {id(buffer): kept for buffer, kept in self._copies.pairs()}
+        pairs = () if self._copies is None else self._copies.pairs()
+        return {id(tensor): kept for tensor, kept in pairs}
+
+    def state_dict(self, model: nn.Module) -> Named:
+        """Return copies of the tensors by name."""
+        copies = self.copies()
+        found = {name: copies[id(p)] for name, p in model.named_parameters() if id(p) in copies}
+        places = {module: f"{place}." if place else "" for place, module in model.named_modules()}
+        for (module, name), tensor in self._noted().items():
+            if tensor is not None and not is_out_of_reach(tensor):
+                found[places[module] + name] = copies.get(id(tensor), tensor)
+        return {name: value.detach().clone() for name, value in found.items()}
+
+    @torch.no_grad()
+    def load_state_dict(self, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+        """Take the values of ``state_dict``; what has another shape by now is another tensor."""
+        copies, modules = self.copies(), dict(model.named_modules())
+        for full_name, value in state.items():
+            place, _, name = full_name.rpartition(".")
+            live = getattr(modules[place], name, None)
+            moved = value.to(value.device if live is None else live.device, copy=True)
+            if live is not None and id(live) in copies and copies[id(live)].shape == moved.shape:
+                copies[id(live)].copy_(moved)
+            elif isinstance(live, nn.Parameter):
+                self.add([(live, moved)])
+            else:
+                self.replace(modules[place], name, moved)
+
+
+_TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
 
 
 class Flags:
@@ -201,11 +337,20 @@ def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
 
 
 class Gradients:
-    """The gradients of tensors as they are now, to be out of reach meanwhile."""
+    """The gradients of tensors as they are now, to be out of reach meanwhile.
 
-    def __init__(self, tensors: Iterable[Tensor]) -> None:
+    Args:
+        tensors: whose gradients they are.
+        copied: whether their values are put back too: DDP may keep them as views of its buckets,
+            into which every backward writes.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], *, copied: bool = False) -> None:
         tensors = list(tensors)
         self._gradients = list(zip(tensors, map(_GRADIENT, tensors), strict=True))
+        self._values: Copies | None = None
+        if copied:
+            self._values = Copies(g for _, g in self._gradients if g is not None)
 
     def put_aside(self) -> None:
         """Let nobody write into them."""
@@ -225,6 +370,113 @@ class Gradients:
         """Make them what they were."""
         for t, gradient in self._gradients:
             t.grad = gradient
+        if self._values is not None:
+            self._values.put_back()
+
+
+class Hook:
+    """A function that is called at every step of the base; what it remembers belongs to the run.
+
+    That is what its first call changes: attributes of the object that it is, or is a method of, and
+    variables of the function around it, as far as they are numbers, tensors, or containers of them.
+
+    Example:
+        >>> norms = []
+        >>> hook = Hook(lambda: norms.append(1.0))
+        >>> before = hook.memory()
+        >>> hook()
+        >>> hook.remember(before)
+        >>> norms
+        []
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function = function
+        # Where it remembers something, once that is known: dicts with a key, or cells.
+        self._places: list[tuple[Any, str]] | None = None
+        self._first: list[Any] = []  # what it knew before its first call
+
+    def __call__(self, *_: Any) -> None:
+        """Call the function; the first time find out what it remembers."""
+        if self._places is not None:
+            self._function()
+            return
+        before = {(id(o), name): _copied(_value(o, name)) for o, name in self._candidates()}
+        self._function()
+        found = []
+        for o, name in self._candidates():
+            then = before.get((id(o), name), _ABSENT)
+            if not same(then, _value(o, name)):
+                found.append((o, name))
+                self._first.append(then)
+        self._places = found
+
+    def memory(self) -> list[Any]:
+        """Return what it remembers; nothing before its first call."""
+        return [_value(o, name) for o, name in self._places or ()]
+
+    def remember(self, memory: list[Any]) -> None:
+        """Remember this, or nothing of what it was called for."""
+        memory = memory or _copied(self._first)
+        for (o, name), value in zip(self._places or (), memory, strict=True):
+            if not isinstance(o, dict):
+                o.cell_contents = value
+            elif value is _ABSENT:
+                o.pop(name, None)
+            else:
+                o[name] = value
+
+    def _candidates(self) -> list[tuple[Any, str]]:
+        """Return where it may: attributes, variables of the function around it, global ones."""
+        function = getattr(self._function, "__func__", self._function)
+        holder = getattr(self._function, "__self__", self._function)
+        code = getattr(function, "__code__", None)
+        found = [(cell, "") for cell in getattr(function, "__closure__", None) or ()]
+        found += [(function.__globals__, name) for name in code.co_names] if code else []
+        if not isinstance(holder, FunctionType | nn.Module | Optimizer):
+            found += [(vars(holder), name) for name in getattr(holder, "__dict__", ())]
+        return [(o, name) for o, name in found if isinstance(_value(o, name), _REMEMBERED)]
+
+
+def _value(place: Any, name: str) -> Any:
+    return place.get(name, _ABSENT) if isinstance(place, dict) else place.cell_contents
+
+
+_ABSENT = object()
+_COMPARED = (bool, int, float, str, tuple, set)
+_REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
+
+
+def _copied(value: Any) -> Any:
+    """Copy containers and the tensors in them; parameters and other objects are what they are."""
+    if isinstance(value, Tensor):
+        return value if isinstance(value, nn.Parameter) else value.detach().clone()
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        for key, item in value.items():
+            made[key] = _copied(item)
+        return made
+    if isinstance(value, deque):
+        return deque(map(_copied, value), value.maxlen)
+    return type(value)(map(_copied, value)) if type(value) in (list, tuple, set) else value
+
+
+def same(one: Any, other: Any) -> bool:
+    """Compare numbers, tensors and containers of them; other objects by which one it is."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return one.shape == other.shape and torch.equal(one, other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | deque) and isinstance(other, list | deque):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one is other or (isinstance(one, _COMPARED) and bool(one == other))
+
+
+def hooks_of(base: Optimizer) -> list[Hook]:
+    """Return the functions that a tuner has hooked on to the steps of its base."""
+    before, after = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks
+    hooks: list[Any] = [*before.values(), *after.values()]
+    return [hook for hook in hooks if isinstance(hook, Hook)]
 
 
 def is_out_of_reach(tensor: Tensor) -> bool:
@@ -289,11 +541,17 @@ class Snapshot:
         self._versions: list[tuple[Tensor, int]] = []  # of the gradients among them
         self._groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self._state: dict[Any, Any] = {}
+        self._hooks: list[tuple[Hook, list[Any]]] = []
 
     @torch.no_grad()
-    def take(self, *, gradients: bool = False) -> None:
-        """Copy the present state; ``gradients`` are included for a base that writes into them."""
-        tensors: list[Tensor] = []
+    def take(self, *, gradients: bool = False, others: Iterable[Tensor] = ()) -> None:
+        """Copy the present state.
+
+        Args:
+            gradients: whether to include them, for a base that writes into them.
+            others: tensors that hooks write.
+        """
+        tensors = list(others)
         present: list[Tensor] = []
         self._groups, self._gradients = [], []
         for group in self._optimizer.param_groups:
@@ -307,6 +565,10 @@ class Snapshot:
                 if p.requires_grad or p.grad is not None:
                     tensors.append(p)
         self._state = _noted(self._optimizer.state, tensors)
+        self._hooks = []
+        optimizer = self._optimizer
+        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+            self._hooks = [(hook, _copied(hook.memory())) for hook in hooks_of(optimizer)]
         self._values.take(tensors)
         self._has_gradients = gradients
         if gradients:
@@ -322,6 +584,8 @@ class Snapshot:
                 p.grad = gradient
         if self._has_gradients:
             self._gradient_values.put_back()
+        for hook, memory in self._hooks:
+            hook.remember(_copied(memory))
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:
                 del group[key]
@@ -336,6 +600,10 @@ class Snapshot:
                 state[key].update(entry)
             else:
                 state[key] = entry
+
+    def add(self, pairs: Pairs) -> None:
+        """Take tensors in whose copies are there."""
+        self._values.add(pairs)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_optimizer": self._optimizer}  # the copies are for the next `restore` alone
@@ -445,23 +713,6 @@ def _collect(name: str, value: Any, found: dict[str, Any], seen: set[int]) -> No
             _collect(f"{name}.{part}" if name else str(part), item, found, seen)
 
 
-@dataclasses.dataclass
-class _Exchange:
-    """How far an exchange has come.
-
-    Attributes:
-        parts: that are done, three a tensor.
-        moved: the tensor that is on its way.
-        incoming: the optimizer's part that the base is given.
-        outgoing: the one that it had before.
-    """
-
-    parts: int = 0
-    moved: Tensor | None = None
-    incoming: dict[str, Any] | None = None
-    outgoing: dict[str, Any] | None = None
-
-
 class RunState:
     """A copy of everything that a training step changes, to be exchanged with the model's own.
 
@@ -470,13 +721,13 @@ class RunState:
     tensors themselves change places.
 
     Args:
-        base: the optimizer.
-        model: whose buffers belong to it.
+        context: the run.
         on_host: whether it lies in host memory.
 
     Example:
         >>> model = nn.Linear(1, 1)
-        >>> state = RunState(torch.optim.SGD(model.parameters(), lr=0.1), model)
+        >>> base = torch.optim.SGD(model.parameters(), lr=0.1)
+        >>> state = RunState(Context("SelfTuner", base, model))
         >>> before = model.weight.item()
         >>> _ = model.weight.data.fill_(2.0)
         >>> state.exchange()
@@ -485,14 +736,14 @@ class RunState:
     """
 
     @torch.no_grad()
-    def __init__(self, base: Optimizer, model: nn.Module, *, on_host: bool = False) -> None:
-        self._base = base
-        self._model = model
+    def __init__(self, context: Context, *, on_host: bool = False) -> None:
+        self._context = context
+        self._base, self._model = context.base, context.model
         self._on_host = on_host
-        self._weights = [self._stored(w) for w in parameters_of(base)]
-        self._buffers = {name: self._stored(b) for name, b in self._live_buffers().items()}
-        self._devices: list[torch.device] = []
-        self._kept: dict[str, Any] = self._away(copy.deepcopy(_optimizer_part(base)))
+        self._weights = [self._stored(w) for w in parameters_of(self._base)]
+        self._kept = self._away(copy.deepcopy(_optimizer_part(self._base, context.parameters)))
+        self.around = Surroundings.of(context)
+        self._memories = {hook: _copied(hook.memory()) for hook in hooks_of(self._base)}
 
     @torch.no_grad()
     def exchange(self, then: Callable[[], None] | None = None) -> None:
@@ -501,33 +752,48 @@ class RunState:
         Args:
             then: notes who is where now; it may be called twice.
         """
-        exchange = _Exchange()
+        # How far it has come: what is incoming and outgoing besides the weights, how many weights
+        # have changed places, and the next one. Every part can be made once more.
+        progress: dict[Any, Any] = {"done": 0}
         try:
-            self._carry_out(exchange, then)
+            self._carry_out(progress, then)
         except BaseException:
-            self._carry_out(exchange, then)
+            self._carry_out(progress, then)
             raise
 
-    def _carry_out(self, exchange: _Exchange, then: Callable[[], None] | None) -> None:
-        """Do what is left of an exchange; a part that was interrupted can be made once more."""
-        pairs = self._pairs()
-        while exchange.parts < 3 * len(pairs):
-            ours, theirs = pairs[exchange.parts // 3]
-            match exchange.parts % 3:
-                case 0:
-                    exchange.moved = ours.clone()
-                case 1:
-                    ours.copy_(theirs)
-                case _:
-                    assert exchange.moved is not None
-                    theirs.copy_(exchange.moved)
-            exchange.parts += 1
-        if exchange.incoming is None:
-            exchange.incoming = self._back(self._kept) if self._on_host else self._kept
-        if exchange.outgoing is None:
-            exchange.outgoing = _optimizer_part(self._base)
-        _write_optimizer_part(self._base, exchange.incoming)
-        self._kept = self._away(exchange.outgoing) if self._on_host else exchange.outgoing
+    def _carry_out(self, progress: dict[Any, Any], then: Callable[[], None] | None) -> None:
+        """Do what is left of an exchange."""
+        parameters = parameters_of(self._base)
+        if "rest" not in progress:  # before the weights move: a buffer may be a view of one
+            part = _optimizer_part(self._base, parameters)
+            base = self._base
+            has_hooks = base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
+            hooks = hooks_of(base) if has_hooks else []
+            progress["rest"] = (
+                self._back(*self._kept) if self._on_host else self._kept[0],
+                self._away(part) if self._on_host else (part, []),
+                self.around,
+                Surroundings(self._model.modules(), self._context.written or ()),
+                [(h, self._memories.get(h, []), h.memory()) for h in hooks] if hooks else [],
+            )
+        while progress["done"] < len(parameters):
+            number = progress["done"]
+            ours = parameters[number]
+            if number not in progress:
+                outgoing = ours.detach().clone()
+                outgoing = outgoing.cpu() if self._on_host else outgoing
+                progress[number] = outgoing, self._weights[number]
+            outgoing, incoming = progress[number]
+            ours.copy_(incoming)
+            self._weights[number] = outgoing
+            progress["done"] = number + 1
+            progress[number] = None
+        part, self._kept, around, self.around, hooks = progress["rest"]
+        _write_optimizer_part(self._base, parameters, part)
+        around.put_back()
+        for hook, memory, former in hooks:
+            hook.remember(memory)
+            self._memories[hook] = former
         show_new_weights(self._model.modules())
         if then is not None:
             then()
@@ -542,87 +808,70 @@ class RunState:
             raise
 
     def _put(self) -> None:
-        for ours, theirs in self._pairs():
+        parameters = parameters_of(self._base)
+        for ours, theirs in zip(parameters, self._weights, strict=True):
             ours.copy_(theirs)
-        _write_optimizer_part(self._base, copy.deepcopy(self._back(self._kept)))
+        part = copy.deepcopy(self._back(*self._kept))
+        _write_optimizer_part(self._base, parameters, part)
+        self.around.put_back()
+        for hook in hooks_of(self._base):
+            hook.remember(_copied(self._memories.get(hook, [])))
         show_new_weights(self._model.modules())
 
     @torch.no_grad()
     def include(self, group: dict[str, Any]) -> None:
         """Take in a group that was added to the base; its weights are the same in every state."""
         self._weights += [self._stored(p) for p in group["params"]]
-        options = copy.deepcopy({key: group[key] for key in group.keys() - {"params"}})
-        self._kept["options"].append(
-            tree_map_only(Tensor, self._to_host, options) if self._on_host else options
-        )
+        options, devices = self._away({key: group[key] for key in group.keys() - {"params"}})
+        self._kept[0]["options"].append(copy.deepcopy(options))
+        self._kept[1].extend(devices)
 
-    def _pairs(self) -> Pairs:
-        """Return the live tensors with our copies; a buffer that is new stays with the model."""
-        pairs = list(zip(parameters_of(self._base), self._weights, strict=True))
-        if self._buffers:
-            live = self._live_buffers()
-            pairs += [
-                (live[name], kept)
-                for name, kept in self._buffers.items()
-                if name in live and live[name].shape == kept.shape
-            ]
-        return pairs
-
-    def _live_buffers(self) -> dict[str, Tensor]:
-        """Return the live buffers by name, without those that are views of weights or of others."""
-        seen = {_storage(w) for w in parameters_of(self._base)}
-        found: dict[str, Tensor] = {}
-        for name, buffer in self._model.named_buffers():
-            if not is_out_of_reach(buffer) and _storage(buffer) not in seen:
-                seen.add(_storage(buffer))
-                found[name] = buffer
-        return found
+    def set_option(self, number: int, option: str, value: Any) -> None:
+        """Give the group of a number another value of an option."""
+        self._kept[0]["options"][number][option] = copy.deepcopy(value)
 
     def _stored(self, tensor: Tensor) -> Tensor:
         kept = tensor.detach().clone()
         return kept.cpu() if self._on_host else kept
 
-    def _away(self, part: dict[str, Any]) -> dict[str, Any]:
-        """Bring the optimizer's part to where this state lies."""
+    def _away(self, part: dict[str, Any]) -> tuple[dict[str, Any], list[torch.device]]:
+        """Bring the optimizer's part to where this state lies; return where its tensors belong."""
+        devices: list[torch.device] = []
+
+        def moved(tensor: Tensor) -> Tensor:
+            devices.append(tensor.device)
+            return tensor.cpu()
+
+        return (tree_map_only(Tensor, moved, part) if self._on_host else part), devices
+
+    def _back(self, part: dict[str, Any], devices: list[torch.device]) -> dict[str, Any]:
         if not self._on_host:
             return part
-        self._devices = []
-        moved: dict[str, Any] = tree_map_only(Tensor, self._to_host, part)
+        places = iter(devices)
+        moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(next(places)), part)
         return moved
 
-    def _to_host(self, tensor: Tensor) -> Tensor:
-        self._devices.append(tensor.device)
-        return tensor.cpu()
-
-    def _back(self, part: dict[str, Any]) -> dict[str, Any]:
-        if not self._on_host:
-            return part
-        devices = iter(self._devices)
-        moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(next(devices)), part)
-        return moved
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_memories": {}}  # hooks stay with the original
 
     def state_dict(self) -> dict[str, Any]:
         """Return copies of the tensors, and the optimizer's part."""
         return {
             "weights": [weight.clone() for weight in self._weights],
-            "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
-            "optimizer": copy.deepcopy(self._kept),
+            "buffers": self.around.state_dict(self._model),
+            "optimizer": copy.deepcopy(self._kept[0]),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Become the state that was saved.
 
         Raises:
-            StateError: if it has other tensors.
+            StateError: if it has other weights.
         """
-        live = self._live_buffers()
-        self._check(state, live)
+        self._check(state["weights"])
         for own, saved in zip(self._weights, state["weights"], strict=True):
             own.copy_(saved)
-        self._buffers = {
-            name: self._stored(saved.to(live[name].device if name in live else saved.device))
-            for name, saved in state["buffers"].items()
-        }
+        self.around.load_state_dict(self._model, state["buffers"])
         groups = [group for group in self._base.param_groups for _ in group["params"]]
         parameters = parameters_of(self._base)
         part = copy.deepcopy(state["optimizer"])
@@ -634,23 +883,18 @@ class RunState:
                 }
         self._kept = self._away(part)
 
-    def _check(self, state: Mapping[str, Any], live: Mapping[str, Tensor]) -> None:
-        """Refuse the state of another model."""
-        own, saved = parameters_of(self._base), state["weights"]
+    def _check(self, saved: list[Tensor]) -> None:
+        """Refuse the weights of another model."""
+        own = parameters_of(self._base)
         shards, saved_shards = ([_shards(w) for w in weights] for weights in (own, saved))
-        if shards != saved_shards and len(shards) == len(saved_shards):
-            raise StateError(
-                "SelfTuner.load_state_dict: the state of a race must come from a run that was "
-                f"sharded over as many processes, here {shards[0]}, got {saved_shards[0]}; load it "
-                "as it was saved, or save between races: opt.is_racing tells"
-            )
-        buffers = ((live[name], b) for name, b in state["buffers"].items() if name in live)
-        same_buffers = all(one.shape == other.shape for one, other in buffers)
-        if [w.shape for w in saved] != [w.shape for w in own] or not same_buffers:
-            raise StateError(
-                "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
-                f"weights and buffers, here {len(own)} weights, got {len(saved)} of other shapes"
-            )
+        if [w.shape for w in saved] == [w.shape for w in own] and shards == saved_shards:
+            return
+        raise StateError(
+            "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
+            f"weights, sharded over as many processes, here {len(own)} over {max(shards)}, got "
+            f"{len(saved)} over {max(saved_shards, default=0)}; load it as it was saved, or save "
+            "between races: opt.is_racing tells"
+        )
 
 
 def _placed(name: str, value: Any, parameter: Tensor, group: Mapping[str, Any]) -> Any:
@@ -670,17 +914,8 @@ def _shards(tensor: Tensor) -> int:
     return 1 if mesh is None else int(mesh.size())
 
 
-def _storage(tensor: Tensor) -> int:
-    """Return where the values of a tensor, or of its shard here, lie; no values lie nowhere."""
-    values = getattr(tensor, "_local_tensor", tensor)
-    if values.layout is not torch.strided:
-        return id(tensor)
-    return values.untyped_storage().data_ptr() or id(tensor)
-
-
-def _optimizer_part(base: Optimizer) -> dict[str, Any]:
+def _optimizer_part(base: Optimizer, parameters: list[Tensor]) -> dict[str, Any]:
     """Return the optimizer's state by the numbers of its parameters, and its options."""
-    parameters = parameters_of(base)
     numbers = dict(zip(parameters, range(len(parameters)), strict=True))
     state: dict[Any, Any] = {}
     for key, entry in base.state.items():
@@ -691,9 +926,8 @@ def _optimizer_part(base: Optimizer) -> dict[str, Any]:
     return {"state": state, "options": options}
 
 
-def _write_optimizer_part(base: Optimizer, part: dict[str, Any]) -> None:
+def _write_optimizer_part(base: Optimizer, parameters: list[Tensor], part: dict[str, Any]) -> None:
     """Give an optimizer the state and the options that `_optimizer_part` returned."""
-    parameters = parameters_of(base)
     state: dict[Any, Any] = base.state
     state.clear()
     for key, entry in part["state"].items():
@@ -727,7 +961,7 @@ class PutAside:
         shown = {id(t) for t, _ in pairs}
         self._unmoved = [(p, p.detach().clone()) for p in _own(base) if id(p) not in shown]
         self._modules = list(model.modules())
-        self._buffers = Buffers(self._modules)
+        self._buffers = Surroundings(self._modules)
         self._goes_back: bool | None = None  # once that is known
 
     @contextlib.contextmanager

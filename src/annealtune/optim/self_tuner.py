@@ -8,6 +8,7 @@ nothing else.
 
 from __future__ import annotations
 
+import gc
 import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from annealtune.annealing import Neighborhood, Setting
 from annealtune.annealing.neighborhood import restored
@@ -38,6 +40,7 @@ from annealtune.optim.race import (
     broken_from_the_start,
     rate_of,
 )
+from annealtune.optim.run_state import Hook
 from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
 
@@ -150,6 +153,8 @@ class SelfTuner(OptimizerWrapper):
             return self.base.step()
         self._refuse_pending("step")
         run = self._run
+        if run.steps == 0:
+            _refuse_schedulers(self, self.base)
         run.check_undisturbed()
         minibatch = run.intake.take(closure, again=self.is_racing)
         try:
@@ -170,16 +175,14 @@ class SelfTuner(OptimizerWrapper):
     def before_step(self, function: Callable[[], Any]) -> Any:
         """Have a function called between backward and step, for every arm: clip gradients there.
 
-        A loop that clips by itself does so for one arm only.
+        A loop that clips by itself does so for one arm only. What the function remembers from one
+        call to the next (a moving average of gradients) belongs to the arm, as far as it is in
+        attributes of its object or in variables; in checkpoints it is not.
 
         Returns:
             A handle whose ``remove()`` ends it.
         """
-
-        def hook(*_: Any) -> None:
-            function()  # what it returns, as clip_grad_norm_ does, is not for torch
-
-        return self.base.register_step_pre_hook(hook)
+        return self.base.register_step_pre_hook(Hook(function))
 
     def after_replay(self, function: Callable[[], Any]) -> Any:
         """Have a function called after every ``backward`` that a race makes by itself.
@@ -297,6 +300,26 @@ class SelfTuner(OptimizerWrapper):
         return f"SelfTuner({type(self.base).__name__}, {length}, step {self.steps}, {now})"
 
 
+def _refuse_schedulers(*optimizers: Optimizer) -> None:
+    """Refuse a scheduler that holds one of them: ReduceLROnPlateau leaves no mark in the groups.
+
+    Raises:
+        ValueError: if there is one.
+    """
+    holders = gc.get_referrers(*optimizers)
+    dicts = [holder for holder in holders if type(holder) is dict]
+    owners = gc.get_referrers(*dicts)
+    found = [type(o).__name__ for o in (*holders, *owners) if issubclass(type(o), LRScheduler)]
+    for references in (holders, dicts, owners):  # each is in the next
+        references.clear()
+    if found:
+        raise ValueError(
+            "SelfTuner: the learning rate is tuned and must not be written by anything else, got a "
+            f"{found[0]}. Take the scheduler away; the rate falls by itself if total_steps=... is "
+            "given"
+        )
+
+
 class Run(Part):
     """What the phases of a run share, and the phase that it is in.
 
@@ -314,7 +337,7 @@ class Run(Part):
     def __init__(self, context: Context, plan: Plan, *, average: bool, is_guarded: bool) -> None:
         self.context = context
         self.plan = plan
-        self.intake = Intake(context, notes_buffers=True)
+        self.intake = Intake(context, notes=True)
         self.history = History(context.ranks)
         self.rates = GroupRates("SelfTuner", context.base)
         self.rates.refuse_others()
@@ -378,7 +401,7 @@ class Waiting:
         Raises:
             NonFiniteLossError: if several gradients in a row are not finite.
         """
-        base, before = run.context.base, run.intake.buffers  # before the forward
+        base, before = run.context.base, run.intake.before  # before the forward
         if not has_gradient(base):
             self._waited += 1
             if self._waited == _LONG_WAIT:
@@ -435,7 +458,7 @@ class Racing:
 
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Racing | Holding:
         """Let every arm step; those that clearly lose are dropped; judge the rest at the end."""
-        self.race.step(minibatch, run.intake.buffers)
+        self.race.step(minibatch, run.intake.before)
         if not self.race.is_over:
             return self
         verdict = run.races.judge(self.race, run.steps)
@@ -510,7 +533,10 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            run.context.base.step()
+            if guard.steps == 0:
+                guard.step()
+            else:
+                run.context.base.step()
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:

@@ -23,7 +23,7 @@ from annealtune.optim.annealing_state import (
     preset_temperature,
 )
 from annealtune.optim.context import Context, Part, check_model
-from annealtune.optim.minibatch import Intake, Probe, RecordedMinibatch, scalar
+from annealtune.optim.minibatch import Intake, Probe, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import RandomState, Snapshot
 
@@ -180,8 +180,9 @@ class StochasticSA(AnnealedOptimizer):
         if closure is None and self._is_asked_to_initialise():
             return None
         self._refuse_pending("step")
-        calls = self._intake.take_calls()
-        recorded = RecordedMinibatch(self._context, calls) if calls and closure is None else None
+        recorded = self._intake.take_calls()
+        if closure is not None:
+            recorded = None
         closure = closure if recorded is None else recorded.evaluate
         if not callable(closure):
             raise TypeError(
@@ -271,3 +272,5 @@ class _Displacement(Optimizer):
                 radius = min(group["radius"], torch.finfo(p.dtype).max)
                 direction = torch.empty_like(p).normal_(generator=generators[p.device])
                 p.add_(direction, alpha=sign * radius)
+        for hook in self._optimizer_step_post_hooks.values():  # this is its step
+            hook(self, (), {})

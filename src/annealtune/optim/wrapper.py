@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.keeper import Keeper, Look, Score, Which
 from annealtune.optim.minibatch import Function, Intake
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import Pairs, PutAside, check_named, kept, named_pairs, write
+from annealtune.optim.run_state import Hook, Pairs, PutAside, check_named, kept, named_pairs, write
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
@@ -78,6 +78,17 @@ class OptimizerWrapper(Optimizer):
                 its scale is taken out of the losses and gradients that are computed again.
         """
         return self._intake.record(function, scaler)
+
+    def after_step(self, function: Callable[[], Any]) -> Any:
+        """Have a function called after every step: clamp, project or mask the weights there.
+
+        It is a part of the step: called for every arm of a race, and undone with a tentative step.
+        A loop that writes into the weights by itself does so for one arm only.
+
+        Returns:
+            A handle whose ``remove()`` ends it.
+        """
+        return self.base.register_step_post_hook(Hook(function))
 
     def averaged(self, loader: Iterable[Any] | None = None) -> AbstractContextManager[None]:
         """Give the model the average of its last weights for as long as the context lasts.
@@ -258,7 +269,7 @@ class OptimizerWrapper(Optimizer):
         try:
             yield
         finally:
-            arms.seal()
+            arms.seal_weights()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients of all parameters of the base; recorded calls are forgotten."""

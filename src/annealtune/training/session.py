@@ -181,7 +181,7 @@ class Session:
             **self.keeper.state_dict(),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
-            "random": RandomState.capture()._asdict(),
+            "random": RandomState.capture().state_dict(),
             **self._of_others(),
         }
 
@@ -201,7 +201,7 @@ class Session:
         """Return the random numbers of all processes, where there are several."""
         if self.world.size == 1:
             return {}
-        return {"ranks": self.world.collect(RandomState.capture()._asdict())}
+        return {"ranks": self.world.collect(RandomState.capture().state_dict())}
 
     def _restore_random(self, state: dict[str, Any]) -> None:
         """Continue with the random numbers of this process; in another world begin new ones."""

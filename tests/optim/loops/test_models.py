@@ -1,0 +1,240 @@
+"""Models and bases of every kind in the plain loop: arms and rejections are exact."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+from torch.ao import quantization
+from torch.nn import functional as F
+from torch.nn.utils import parametrizations, prune
+from torch.utils.checkpoint import checkpoint
+
+
+class Net(nn.Module):
+    """Two layers and other parts by name, and what the forward makes of them."""
+
+    def __init__(self, function, **parts):
+        super().__init__()
+        self.function = function
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 1)
+        for name, part in parts.items():
+            if isinstance(part, nn.Parameter | nn.Module):
+                setattr(self, name, part)
+            else:
+                self.register_buffer(name, part)
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+def layers(*inner):
+    return nn.Sequential(nn.Linear(6, 8), *inner, nn.Linear(8, 1))
+
+
+def matrices():
+    return nn.Sequential(nn.Linear(6, 8, bias=False), nn.Tanh(), nn.Linear(8, 1, bias=False))
+
+
+def tied_weights():
+    net = layers(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    net[3].weight = net[1].weight
+    return net
+
+
+def partly_in_eval_mode():
+    net = layers(nn.BatchNorm1d(8), nn.Dropout(0.3), nn.BatchNorm1d(8))
+    net[1].eval().weight.requires_grad_(False)
+    return net
+
+
+def images():
+    inner = nn.Conv2d(1, 4, 2, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()
+    net = nn.Sequential(nn.Unflatten(1, (1, 2, 3)), *inner, nn.Linear(48, 1))
+    return net.to(memory_format=torch.channels_last)
+
+
+def complex_weights():
+    wave = nn.Parameter(torch.randn(6, 8, dtype=torch.cfloat))
+    return Net(lambda net, x: net.last((x.to(torch.cfloat) @ net.wave).abs()), wave=wave)
+
+
+def checkpointed(reentrant):
+    inner = nn.Sequential(nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 8), nn.Tanh())
+
+    def forward(net, x):
+        return net.last(checkpoint(net.inner, net.first(x), use_reentrant=reentrant))
+
+    return Net(forward, inner=inner)
+
+
+def state_in_a_buffer(net, x):
+    hidden = net.cell(x, net.hidden)
+    net.hidden = hidden.detach()
+    return net.last(hidden)
+
+
+def state_in_an_attribute(net, x):
+    net.hidden = net.cell(x, None if net.hidden is None else net.hidden.detach())
+    return net.last(net.hidden)
+
+
+def carrying():
+    net = Net(state_in_an_attribute, cell=nn.GRUCell(6, 8))
+    net.hidden = None
+    return net
+
+
+def momentum_encoder(net, x):
+    """As in MoCo and BYOL: the forward moves parameters that are frozen."""
+    with torch.no_grad():
+        for key, query in zip(net.key.parameters(), net.query.parameters(), strict=True):
+            key.mul_(0.9).add_(query, alpha=0.1)
+        target = net.key(x + 0.1)
+    return net.query(x) + target
+
+
+def encoders():
+    query = layers(nn.ReLU())
+    key = copy.deepcopy(query).requires_grad_(False)
+    return Net(momentum_encoder, query=query, key=key)
+
+
+def growing_bank(net, x):
+    hidden = net.first(x).tanh()
+    net.bank = torch.cat([net.bank, hidden.detach()])[-400:]
+    return net.last(hidden - net.bank.mean(0))
+
+
+def cache_made_late(net, x):
+    if net.cache is None:
+        net.cache = x.detach().abs().mean(0)
+    return net.last(net.first(x / net.cache))
+
+
+def experts(net, x):
+    """Routes by its weights, and skips a layer by chance: who has a gradient depends on both."""
+    chosen = net.routes(x.mean(0)).argmax().item()
+    hidden = net.first(x) if torch.rand(()) < 0.5 else net.other(x)
+    return net.last(hidden) * net.scales[chosen]
+
+
+def quantization_aware():
+    net = nn.Sequential(quantization.QuantStub(), *layers(nn.ReLU())).train()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is about to be moved to another package
+        net.qconfig = quantization.get_default_qat_qconfig("fbgemm")
+        return quantization.prepare_qat(net)
+
+
+def hooks():
+    net = layers(nn.Tanh())
+    net.register_buffer("seen", torch.zeros(8))
+
+    def note(_, __, out):
+        net.seen.mul_(0.9).add_(out.detach().mean(0))
+
+    net[0].register_forward_hook(note)
+    net.register_forward_hook(lambda net, _, out: out + net.seen.mean())
+    net[0].weight.register_hook(lambda gradient: gradient * (torch.arange(6) % 2))
+    prune.l1_unstructured(net[2], "weight", 0.5)
+    return net
+
+
+def embedding():
+    def forward(net, x):
+        return net.table((x > 0).long() + 2 * torch.arange(6)).mean(1)
+
+    net = Net(forward, table=nn.Embedding(12, 1, sparse=True))
+    net.first = net.last = None
+    return net
+
+
+MODELS = {
+    "dropout": lambda: layers(nn.Dropout(0.4)),
+    "tied weights": tied_weights,
+    "weight_norm": lambda: layers(parametrizations.weight_norm(nn.Linear(8, 8)), nn.Tanh()),
+    "spectral_norm": lambda: layers(parametrizations.spectral_norm(nn.Linear(8, 8)), nn.Tanh()),
+    "orthogonal": lambda: layers(parametrizations.orthogonal(nn.Linear(8, 8)), nn.Tanh()),
+    "BatchNorm momentum=None": lambda: layers(nn.BatchNorm1d(8, momentum=None), nn.Tanh()),
+    "partly in eval mode": partly_in_eval_mode,
+    "bfloat16": lambda: layers(nn.Tanh()).bfloat16(),
+    "complex": complex_weights,
+    "channels_last": images,
+    "checkpoint": lambda: checkpointed(reentrant=False),
+    "reentrant checkpoint": lambda: checkpointed(reentrant=True),
+    "state in a buffer": lambda: Net(
+        state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
+    ),
+    "state in an attribute": carrying,
+    "momentum encoder": encoders,
+    "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
+    "cache made late": lambda: Net(cache_made_late, cache=None),
+    "experts": lambda: Net(
+        experts,
+        routes=nn.Linear(6, 3),
+        other=nn.Linear(6, 8),
+        scales=nn.ParameterList(nn.Parameter(torch.ones(())) for _ in range(3)),
+    ),
+    "lazy layers": lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(1)),
+    "quantization-aware": quantization_aware,
+    "hooks and pruning": hooks,
+}
+BASES = {
+    "Muon": (matrices, torch.optim.Muon, {}),
+    "Adafactor": (matrices, torch.optim.Adafactor, {}),
+    "Rprop": (matrices, torch.optim.Rprop, {}),
+    "ASGD": (matrices, torch.optim.ASGD, {}),
+    "SGD nesterov": (matrices, torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
+    "SGD of sparse gradients": (embedding, torch.optim.SGD, {}),
+    "SparseAdam": (embedding, torch.optim.SparseAdam, {}),
+    "AdamW fused": (matrices, torch.optim.AdamW, {"fused": True}),
+}
+
+
+def plain_loop(make, base=torch.optim.AdamW, *, frozen_too=False, **options):
+    """Return the plain loop over a model."""
+
+    def loop(run):
+        model = make()
+        given = [p for p in model.parameters() if p.requires_grad or frozen_too]
+        opt = run.tuned(base(given, lr=run.rate, **options), model)
+        dtype = torch.bfloat16 if given[0].dtype == torch.bfloat16 else torch.float32
+        compute_loss = run.record(lambda x, y: F.mse_loss(model(x.to(dtype)).float(), y))
+        for x, y in run.batches():
+            loss = compute_loss(x, y)
+            loss.backward()
+            run.step(loss)
+            opt.zero_grad()
+
+    return loop
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_arm_is_the_base_at_its_rate(name, assert_exact):
+    assert_exact(plain_loop(MODELS[name]))
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")  # reentrant
+@pytest.mark.parametrize("name", MODELS)
+def test_a_rejection_is_a_forward_and_backward(name, assert_undone):
+    assert_undone(plain_loop(MODELS[name]))
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_every_base(name, assert_exact):
+    make, base, options = BASES[name]
+    assert_exact(plain_loop(make, base, **options))
+
+
+def test_a_momentum_encoder_that_the_base_is_given_too(assert_exact, assert_undone):
+    loop = plain_loop(encoders, frozen_too=True)
+    assert_exact(loop)
+    assert_undone(loop)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # by torch itself
+def test_a_compiled_model(assert_exact):
+    assert_exact(plain_loop(lambda: torch.compile(layers(nn.BatchNorm1d(8), nn.Tanh()))))
