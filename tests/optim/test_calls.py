@@ -62,9 +62,9 @@ def calls_of(function):
 # Steps before the one that is counted, and what it may take: calls and files.
 CASES = {
     "Algorithm 2, closure": (sgd_sa, by_closure, 3, 80, 9),
-    "Algorithm 2, record": (sgd_sa, by_record, 3, 89, 10),
-    "Algorithm 3, in a race of three": (three_arms, by_record, 3, 190, 12),
-    "Algorithm 3, between races, closure": (self_tuner, by_closure, 40, 34, 8),
+    "Algorithm 2, record": (sgd_sa, by_record, 3, 88, 10),
+    "Algorithm 3, in a race of three": (three_arms, by_record, 3, 150, 10),
+    "Algorithm 3, between races, closure": (self_tuner, by_closure, 40, 30, 7),
     "Algorithm 3, between races": (self_tuner, by_record, 40, 30, 7),
 }
 

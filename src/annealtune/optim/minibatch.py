@@ -655,7 +655,9 @@ class Probe:
             DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        modules, parameters = context.modules, context.all_parameters
+        model = context.model
+        modules = list(model.modules())
+        parameters = list(dict.fromkeys([*parameters_of(context.base), *model.parameters()]))
         gradients = Gradients(parameters)
         guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
         around = Surroundings(modules, context.written or ())
