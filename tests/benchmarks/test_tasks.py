@@ -11,6 +11,7 @@ from benchmarks.quality.tasks.catalogue import (
     NOT_FOR_SGD,
     OPEN,
     SEALED,
+    SECONDS,
     TASKS,
 )
 from benchmarks.quality.tasks.task import Sources
@@ -91,5 +92,9 @@ def test_a_task(name):
 def test_the_catalogue():
     assert len(TASKS) == len(OPEN) + len(SEALED) == len(set(TASKS.values()))
     assert all(set(names) <= TASKS.keys() for names in (NOT_FOR_SGD, *FOR_OTHER_BASES.values()))
-    assert set(CHEAPEST) <= SEALED.keys()
+    assert SECONDS.keys() == SEALED.keys()
+    assert len(SEALED) == 40
+    assert max(SECONDS[task] for task in CHEAPEST) <= min(
+        SECONDS[task] for task in SEALED if task not in CHEAPEST
+    )
     assert TASKS["graph"](Nothing(), 0, 10.0).steps == 10 * TASKS["graph"].steps

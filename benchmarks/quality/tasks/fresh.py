@@ -124,7 +124,7 @@ class Vowels(Task):
     """
 
     steps = 1000
-    batch_size = 24
+    batch_size = 32
     length = 320
     formants = ((0.3, 2.3), (0.7, 1.2), (0.5, 1.8), (0.35, 0.85))
 
@@ -141,7 +141,7 @@ class Vowels(Task):
         times = torch.arange(self.length) / 1000
         bend = 0.6 * (2 * is_rising[:, None] - 1)
         turns = pitch * (times + bend * (times - 0.16).square() / 0.32)
-        waves = 0.7 * torch.randn(count, self.length, generator=source)
+        waves = 1.5 * torch.randn(count, self.length, generator=source)
         places = 100 * throat * torch.tensor(self.formants)[vowels]
         for overtone in range(1, 20):
             begin = torch.rand(count, 1, generator=source)
@@ -227,8 +227,8 @@ class Columns(nn.Module):
 class MixedTable(Task):
     """Prices from 1,000 rows of eight numbers and two names; some rows are far off."""
 
-    steps = 1500
-    batch_size = 32
+    steps = 2000
+    batch_size = 64
     numbers, names = 8, 12
 
     def load(self) -> None:
@@ -252,7 +252,7 @@ class MixedTable(Task):
         self.targets, self.test_targets = targets[:1000], targets[1000:]
 
     def build(self) -> nn.Module:
-        return Columns(self.numbers, self.names, 64)
+        return Columns(self.numbers, self.names, 512)
 
     def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
         table, prices = minibatch
@@ -269,8 +269,8 @@ class Louder(LowRank):
 class TurnedImages(Unfrozen):
     """A trained perceptron is frozen; scaled adapters of rank 4 learn images on their side."""
 
-    steps = 1500
-    batch_size = 32
+    steps = 2000
+    batch_size = 64
 
     def load(self) -> None:
         images, self.targets = fashion(self.sources, "train", 4000, 30_000)
@@ -314,14 +314,14 @@ class TwoAhead(FineTunedTransformer):
 
 
 class TwentyLayers(Pixels):
-    """Twenty layers of width 64 without normalisation, from He's initial weights."""
+    """Twenty layers of width 128 without normalisation, from He's initial weights."""
 
     steps = 1200
-    batch_size = 32
+    batch_size = 16
     images = 6000
 
     def build(self) -> nn.Module:
-        network = perceptron(196, *[64] * 19, 10)
+        network = perceptron(196, *[128] * 19, 10)
         for layer in network:
             if isinstance(layer, nn.Linear):
                 nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
@@ -354,15 +354,15 @@ class Deblurring(Task):
     Tested by the error of the pixels themselves, relative to how they vary.
     """
 
-    steps = 1500
+    steps = 2000
     batch_size = 512
-    size, spread, noise = 40, 1.2, 0.05
+    size, spread, noise = 64, 1.2, 0.01
 
     def load(self) -> None:
         from sklearn.datasets import load_sample_image
 
         image = torch.tensor(load_sample_image("flower.jpg")).float().mean(2)
-        photograph = F.avg_pool2d(image[None, 20:420, 120:520], 10)[0]
+        photograph = F.avg_pool2d(image[None, 20:404, 120:504], 6)[0]
         photograph = (photograph - photograph.mean()) / photograph.std()
         line = (-torch.arange(-3.0, 4.0).square() / (2 * self.spread**2)).exp()
         kernel = line[:, None] * line
@@ -399,7 +399,7 @@ class Forger(nn.Module):
 
 
 class ForgedDigits(Digits):
-    """A generator and a discriminator of digits, by the hinge loss, at one rate.
+    """A generator and a discriminator of digits, at one rate.
 
     Tested by the energy distance between generated digits and those held out.
     """
@@ -420,13 +420,13 @@ class ForgedDigits(Digits):
         forged = self._noisy(network.digits(len(real)))
         both = torch.cat([self._noisy(real), forged.detach()])
         told_real, told_forged = network.discriminator(both).chunk(2)
-        discriminating = F.relu(1 - told_real).mean() + F.relu(1 + told_forged).mean()
+        discriminating = F.softplus(-told_real).mean() + F.softplus(told_forged).mean()
         frozen = {name: p.detach() for name, p in network.discriminator.named_parameters()}
         believed = torch.func.functional_call(network.discriminator, frozen, (forged,))
-        return discriminating - believed.mean()
+        return discriminating + F.softplus(-believed).mean()
 
     def _noisy(self, digits: Tensor) -> Tensor:
-        return digits + 0.2 * torch.randn(digits.shape)
+        return digits + 0.5 * torch.randn(digits.shape)
 
     @torch.no_grad()
     def objective(self, network: Forger) -> list[float]:
