@@ -13,7 +13,7 @@ from .adaptation import LowRank, Unfrozen
 from .games import energy_distance
 from .images import Digits, PatchBlock, Pixels, fashion
 from .task import Part, Task, fixed_noise, generator, perceptron
-from .text import TRAINED, Characters, FineTunedTransformer
+from .text import Characters
 
 
 class DownAndUp(nn.Module):
@@ -287,30 +287,26 @@ class TurnedImages(Unfrozen):
         return network
 
 
-class TwoAhead(FineTunedTransformer):
-    """The GPT is frozen; a new linear head tells the character after the next one."""
+class DrawnAgain(Unfrozen):
+    """A trained perceptron is frozen; a linear head draws the image from its last hidden layer."""
 
-    steps = 1200
-    test_windows = 400
+    steps = 800
+    batch_size = 256
 
     def load(self) -> None:
-        super().load()
-        self.take(self.codes[:TRAINED], self.codes[TRAINED:])
-        self.test_targets = self._after_next(self.test_targets)
-
-    def _after_next(self, following: Tensor) -> Tensor:
-        """Return what follows those; of the last one of a window it is not known, and ignored."""
-        return F.pad(following[:, 1:], (0, 1), value=-100)
-
-    def minibatch(self, index: int) -> tuple[Tensor, Tensor]:
-        codes, following = super().minibatch(index)
-        return codes, self._after_next(following)
+        self.inputs = fashion(self.sources, "train", 6000, 30_000)[0]
+        self.test_inputs = fashion(self.sources, "test", 2000)[0]
+        self.targets, self.test_targets = self.inputs.flatten(1), self.test_inputs.flatten(1)
 
     def build(self) -> nn.Module:
         with torch.random.fork_rng(devices=[]):
             network = super().build().requires_grad_(False)
-        network.head = nn.Linear(network.head.in_features, self.characters)
+        network[1][-1] = nn.Linear(128, 196)
         return network
+
+    def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
+        images, pixels = minibatch
+        return F.mse_loss(network(images), pixels)
 
 
 class TwentyLayers(Pixels):
