@@ -129,8 +129,8 @@ class Vowels(Task):
     formants = ((0.3, 2.3), (0.7, 1.2), (0.5, 1.8), (0.35, 0.85))
 
     def load(self) -> None:
-        self.inputs, self.targets = self._spoken(2500, generator(104))
-        self.test_inputs, self.test_targets = self._spoken(1000, generator(105))
+        self.inputs, self.targets = self._spoken(4000, generator(104))
+        self.test_inputs, self.test_targets = self._spoken(3000, generator(105))
 
     def _spoken(self, count: int, source: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return waves and their classes; frequencies are in parts of a thousand samples."""
@@ -225,7 +225,7 @@ class Columns(nn.Module):
 
 
 class MixedTable(Task):
-    """Prices from 1,000 rows of eight numbers and two names; some rows are far off."""
+    """Prices, around 50, from 1,000 rows of eight numbers and two names; some rows are far off."""
 
     steps = 2000
     batch_size = 64
@@ -245,14 +245,14 @@ class MixedTable(Task):
             + second
             + 0.3 * source.standard_t(3, 4000)
         )
-        prices = (prices - prices.mean()) / prices.std()
+        prices = 50 + 20 * (prices - prices.mean()) / prices.std()
         inputs = torch.tensor(np.concatenate([numbers, names], 1)).float()
         targets = torch.tensor(prices).float()
         self.inputs, self.test_inputs = inputs[:1000], inputs[1000:]
         self.targets, self.test_targets = targets[:1000], targets[1000:]
 
     def build(self) -> nn.Module:
-        return Columns(self.numbers, self.names, 512)
+        return Columns(self.numbers, self.names, 128)
 
     def loss(self, network: nn.Module, minibatch: tuple[Tensor, Tensor]) -> Tensor:
         table, prices = minibatch
