@@ -141,7 +141,7 @@ class Vowels(Task):
         times = torch.arange(self.length) / 1000
         bend = 0.6 * (2 * is_rising[:, None] - 1)
         turns = pitch * (times + bend * (times - 0.16).square() / 0.32)
-        waves = 1.5 * torch.randn(count, self.length, generator=source)
+        waves = 2.2 * torch.randn(count, self.length, generator=source)
         places = 100 * throat * torch.tensor(self.formants)[vowels]
         for overtone in range(1, 20):
             begin = torch.rand(count, 1, generator=source)
