@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .average import Average
 from .bases import base_of, write_rate
 from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
@@ -49,13 +50,20 @@ def autolrs(task: Task, _: str = "") -> Record:
     lengths = trial_lengths(task.steps)
     # Half of the gradients are trials: the steps that remain are looked at, at even parts.
     looks = Looks(gradients, task.steps - sum(_TRIALS * length for length in lengths))
+    average = Average(gradients, run.base)
     minibatches = 0
+
+    def after_step() -> None:
+        nonlocal minibatches
+        minibatches += 1
+        average.take(minibatches)
+        looks.look(minibatches, average.swapped_in)
+
     for length in lengths:
         run.choose_rate(length)
         is_last = length == lengths[-1]
         steps = task.steps - round(gradients.cost) if is_last else _SHARE * length
-        losses = run.train(steps, lambda step: looks.look(minibatches + step))  # noqa: B023
-        minibatches += len(losses)
+        losses = run.train(steps, after_step)
         counts = {
             "minibatches": minibatches,
             "extra_steps": round(gradients.cost) - minibatches,
@@ -116,7 +124,7 @@ class _Run:
         means, deviations = process.predict(candidates[:, None], return_std=True)
         return float(candidates[np.argmin(means - _KAPPA * deviations)])
 
-    def train(self, steps: int, after_step: Callable[[int], None] = lambda _: None) -> list[float]:
+    def train(self, steps: int, after_step: Callable[[], None] = lambda: None) -> list[float]:
         """Go on at the rate; return the losses, which end with the first that is not finite."""
         network = self.gradients.network
         write_rate(self.base, self.rate, self.task, network)
@@ -129,7 +137,7 @@ class _Run:
             self.base.zero_grad()
             loss.backward()
             self.base.step()
-            after_step(len(losses))
+            after_step()
         return losses
 
 

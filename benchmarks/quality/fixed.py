@@ -10,6 +10,7 @@ from annealtune.optim.options import GroupRates
 from annealtune.optim.race import ADAMS, CENTRE_OF_ADAMS, relative_centre
 from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 
+from .average import Average
 from .bases import base_of, write_rate
 from .gradients import Gradients, Looks, Record
 from .tasks.task import Task
@@ -41,9 +42,10 @@ def held(task: Task, base_name: str, rate: float) -> Record:
 
 
 def cosine(task: Task, base_name: str, rate: float) -> Record:
-    """Train along a cosine to zero after the same warm-up; the weights as they are count."""
+    """Train along a cosine to zero after the same warm-up, averaged as well."""
     gradients = Gradients(task)
     base = base_of(base_name, task, gradients.network)
+    average = Average(gradients, base)
     warm_up = default_warm_up(task.steps)
     looks = Looks(gradients, task.steps)
     for step in range(task.steps):
@@ -51,13 +53,18 @@ def cosine(task: Task, base_name: str, rate: float) -> Record:
         if step % EVERY == EVERY - 1 and not math.isfinite(loss.item()):
             break
         loss.backward()
-        share = (1 + math.cos(math.pi * step / task.steps)) / 2
-        share *= min(1.0, (step + 1) / max(warm_up, 1))
+        share = min(1.0, (step + 1) / max(warm_up, 1)) * along_cosine(step, task.steps)
         write_rate(base, rate * share, task, gradients.network)
         base.step()
         base.zero_grad()
-        looks.look(step + 1)
+        average.take(step + 1, along_cosine(step + 1, task.steps))
+        looks.look(step + 1, average.swapped_in)
     return looks.outcome(rate, minibatches=round(gradients.cost))
+
+
+def along_cosine(step: int, steps: int) -> float:
+    """Return the share of a rate that a cosine has left at a step, counted from 0."""
+    return (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def centre(task: Task, base_name: str, *, relative: bool) -> float:

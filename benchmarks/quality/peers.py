@@ -1,7 +1,8 @@
 """Other methods that need no rate, or one for all tasks, each as its authors recommend it.
 
 Weight decay is 0.01 where Adam is underneath, none over SGD. Where groups are to have different
-multiples of a rate, each function says what becomes of them.
+multiples of a rate, each function says what becomes of them. What is scored is an average of the
+weights, as with SelfTuner: DoG and Schedule-Free have their own, all others are given `Average`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from torch import nn
-from torch.optim import AdamW, Optimizer
+from torch.optim import SGD, AdamW, Optimizer
 
 from annealtune.optim.average import recalibrate
 from annealtune.optim.run_state import Surroundings, kept
 
+from .average import Average
 from .bases import has_batch_norm
+from .fixed import along_cosine
 from .gradients import Gradients, Looks, Record
 from .line_search import StochasticLineSearch
 from .tasks.task import Task
@@ -45,7 +48,7 @@ def prodigy(task: Task, _: str = "") -> Record:
             safeguard_warmup=True,
             use_bias_correction=True,
         )
-    looks = _train(gradients, optimizer, is_cosine=True)
+    looks = _train(gradients, optimizer)
     return _came_to(looks, gradients, optimizer.param_groups[0]["d"])
 
 
@@ -64,7 +67,7 @@ def d_adaptation(task: Task, _: str = "") -> Record:
     ]
     with _silenced():
         optimizer = DAdaptAdam(groups, weight_decay=WEIGHT_DECAY, decouple=True)
-    looks = _train(gradients, optimizer, is_cosine=True)
+    looks = _train(gradients, optimizer)
     return _came_to(looks, gradients, optimizer.param_groups[0]["d"])
 
 
@@ -139,7 +142,7 @@ def mechanic(task: Task, _: str = "") -> Record:
 
     gradients = Gradients(task)
     optimizer = mechanize(AdamW)(_groups(gradients, 1.0), weight_decay=WEIGHT_DECAY, fused=True)
-    looks = _train(gradients, optimizer, is_cosine=True)
+    looks = _train(gradients, optimizer)
     state = optimizer.state.get("_mechanic")
     return _came_to(looks, gradients, None if state is None else float(state["s"].sum()))
 
@@ -157,15 +160,17 @@ def line_search(task: Task, _: str = "") -> Record:
     search = StochasticLineSearch(
         gradients.network, task.groups(gradients.network), task.steps_per_epoch, tries_left
     )
+    average = Average(gradients, SGD(_parameters(gradients)))  # its steps are those of the search
     looks = Looks(gradients, task.steps)
     step = looked = 0
     while tries_left() >= 4:
         if not math.isfinite(search.step(gradients.closure(task.minibatch(step)))):
             break
         step += 1
+        average.take(step)
         # Steps cost more than one gradient: looks are at even parts of the cost.
         for mark in range(looked + 1, min(math.ceil(gradients.cost), task.steps) + 1):
-            looks.look(mark)
+            looks.look(mark, average.swapped_in)
             looked = mark
     return looks.outcome(search.rate, minibatches=step)
 
@@ -184,31 +189,39 @@ def _train(
     gradients: Gradients,
     optimizer: Optimizer,
     *,
-    is_cosine: bool = False,
     after_step: Callable[[], None] = lambda: None,
-    given: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    given: Callable[[], AbstractContextManager[Any]] | None = None,
     network: nn.Module | None = None,
 ) -> Looks:
-    """Make all steps, at rates that are held or fall along a cosine, and look at validation.
+    """Make all steps and look at validation. A run ends where its loss is not finite.
 
-    A run ends where its loss is not finite.
+    Args:
+        gradients: of the run.
+        optimizer: makes the steps.
+        after_step: what is to be done after each.
+        given: gives the net the optimizer's own average, for rates that are held. Without it, they
+            fall along a cosine and `Average` is kept.
+        network: which has the average, if it is not the net that is trained.
     """
     task = gradients.task
     looks = Looks(gradients, task.steps)
     rates = [group["lr"] for group in optimizer.param_groups]
+    average = None if given else Average(gradients, optimizer)
+    shown = average.swapped_in if average else given
     for step in range(task.steps):
         loss = gradients.loss(task.minibatch(step))
         if not math.isfinite(loss.item()):
             break
-        if is_cosine:
-            share = (1 + math.cos(math.pi * step / task.steps)) / 2
+        if average:
             for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate * share
+                group["lr"] = rate * along_cosine(step, task.steps)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         after_step()
-        looks.look(step + 1, given, network)
+        if average:
+            average.take(step + 1, along_cosine(step + 1, task.steps))
+        looks.look(step + 1, shown, network)
     return looks
 
 

@@ -41,8 +41,8 @@ SHOWN = {
         Shown(
             COSINE,
             "cosine, best rate",
-            "the base along a cosine to nothing after the same warm-up, at the best of about five "
-            "rates around the best one held",
+            "the base along a cosine to nothing after the same warm-up, averaged as SelfTuner does "
+            "it, at the best of about five rates around the best one held",
         ),
         Shown(
             HELD_CENTRE,
@@ -66,7 +66,7 @@ SHOWN = {
             "prodigy",
             "Prodigy",
             "lr = 1, cosine annealing over all steps, safeguard_warmup, use_bias_correction, "
-            "weight decay 0.01",
+            "weight decay 0.01; SelfTuner's average",
             "https://github.com/konstmish/prodigy",
         ),
         Shown(
@@ -86,7 +86,7 @@ SHOWN = {
         Shown(
             "d-adaptation",
             "D-Adaptation",
-            "DAdaptAdam, lr = 1, cosine, decoupled weight decay 0.01",
+            "DAdaptAdam, lr = 1, cosine, decoupled weight decay 0.01; SelfTuner's average",
             "https://github.com/facebookresearch/dadaptation",
         ),
         Shown(
@@ -98,21 +98,22 @@ SHOWN = {
         Shown(
             "mechanic",
             "Mechanic",
-            "around AdamW along a cosine, lr = 1, weight decay 0.01, otherwise its defaults",
+            "around AdamW along a cosine, lr = 1, weight decay 0.01, otherwise its defaults; "
+            "SelfTuner's average",
             "https://github.com/optimizedlearning/mechanic",
         ),
         Shown(
             "line-search",
             "line search",
             "stochastic Armijo line search, our code: c = 0.1, factor 0.9, gamma = 2, first rate "
-            "1; the forwards of its tries count",
+            "1; the forwards of its tries count; SelfTuner's average",
             "Vaswani et al. (2019); settings of https://github.com/IssamLaradji/sls",
         ),
         Shown(
             "autolrs",
             "AutoLRS",
             "over AdamW, our code, stages shortened to the run: half of all gradients go into "
-            "trials of rates from 1e-5 to 1e-1",
+            "trials of rates from 1e-5 to 1e-1; SelfTuner's average",
             "Jin et al. (2021); https://github.com/YuchenJin/autolrs",
         ),
         Shown(

@@ -12,8 +12,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from benchmarks.quality import autolrs, peers, version_0_2
+from benchmarks.quality.average import Average
+from benchmarks.quality.gradients import Gradients
 from benchmarks.quality.line_search import StochasticLineSearch
-from benchmarks.quality.methods import METHODS, PAPER, PEERS
+from benchmarks.quality.methods import METHODS, PAPER, PEERS, _method
 from benchmarks.quality.tasks.task import Sources
 from benchmarks.quality.tuned import with_length
 from tests.benchmarks.line import PACKAGES, Breaking, Line, Uneven, skip_without
@@ -51,6 +53,49 @@ def test_statistics_are_those_of_the_weights_that_are_evaluated(name, monkeypatc
     assert recalibrated["test"] < task.score(task.network(), "test")
     monkeypatch.setattr(peers, "recalibrate", lambda *_: None)
     assert METHODS[name](task, "adamw")["test"] != recalibrated["test"]
+
+
+@pytest.mark.parametrize(
+    ("name", "decays"),
+    [
+        ("cosine-at-0.03", True),
+        ("prodigy", True),
+        ("d-adaptation", True),
+        ("mechanic", True),
+        ("line-search", False),
+        ("autolrs", False),
+    ],
+)
+def test_what_has_no_average_is_given_ours_which_ends_with_a_decay(name, decays, monkeypatch):
+    skip_without(name)
+    scored, taken = [], Average.swapped_in
+
+    def noted(average):
+        scored.append(average)
+        return taken(average)
+
+    monkeypatch.setattr(Average, "swapped_in", noted)
+    task = Line(Sources())
+    record = _method(name)(task, "adamw")
+    assert len(scored) == 20
+    assert (record["final_test"] == task.score(task.trained, "test")) == decays
+
+
+def test_the_average_takes_every_eighth_step():
+    gradients = Gradients(Line(Sources()))
+    weight = gradients.network.weight
+    average = Average(gradients, torch.optim.SGD([weight]))
+    for step in range(1, 31):
+        nn.init.constant_(weight, step)
+        average.take(step)
+    mean = 0.0
+    for count, step in ((2, 8), (3, 16), (4, 24)):
+        mean += 10 / (count + 9) * (step - mean)
+    with average.swapped_in():
+        assert weight.item() == pytest.approx(mean)
+    average.take(30, 0.0)
+    with average.swapped_in():
+        assert weight.item() == 30
 
 
 @pytest.mark.parametrize(

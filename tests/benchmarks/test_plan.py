@@ -7,12 +7,11 @@ import pytest
 
 from benchmarks.quality import plan
 from benchmarks.quality.bases import GRIDS
-from benchmarks.quality.methods import METHODS, OURS, at_rate
+from benchmarks.quality.methods import METHODS, OURS, PAPER, at_rate
 from benchmarks.quality.oracle import grid_seeds, oracle_rate, tried_rates
 from benchmarks.quality.plan import SEEDS, Part
 from benchmarks.quality.tasks.catalogue import (
     CHEAPEST,
-    EARLIER,
     FOR_OTHER_BASES,
     NOT_FOR_SGD,
     OPEN,
@@ -72,6 +71,15 @@ class TestPart:
         near = [key.seed for key in keys if key.method == "paper-text"]
         assert near == (list(SEEDS) if best in (1e-3, 3e-3) else [])
 
+    def test_a_task_that_takes_long_has_fewer_seeds(self, records, monkeypatch):
+        records.put_grid("digits", 3e-3)
+        for seconds, seeds in ((20.0, SEEDS), (20.1, SEEDS[:3])):
+            monkeypatch.setitem(plan.SECONDS, "digits", seconds)
+            assert plan.seeds_of("digits") == seeds
+            for method in ("self-tuned", "paper-text"):
+                found = [key.seed for key in self.part.keys(records) if key.method == method]
+                assert found == list(seeds)
+
 
 def best_of(key):
     """The best rate of a task, another for longer runs; it is among those of its grid."""
@@ -111,10 +119,9 @@ class TestWholePlan:
         for task in OPEN:
             assert {seeds(task, method) for method in (*OURS, *peers, *controls)} == {3}
         for task in SEALED:
-            assert seeds(task) == seeds(task, "prodigy") == seeds(task, "random-arm") == 5
-            assert seeds(task, "dog") == seeds(task, "anytime") == (3 if task in EARLIER else 1)
+            assert {seeds(task, method) for method in METHODS if method not in PAPER} == {5}
         for task in TASKS:
-            fits_sgd = task in {*OPEN, *EARLIER} - NOT_FOR_SGD
+            fits_sgd = task not in NOT_FOR_SGD
             assert seeds(task, base="sgd") == fits_sgd * (3 if task in OPEN else 2)
             assert seeds(task, factor=10.0) == 2 * (task in CHEAPEST)
             assert all(seeds(task, base=b) == (task in t) for b, t in FOR_OTHER_BASES.items())
