@@ -377,8 +377,9 @@ class Gradients:
 class Hook:
     """A function that is called at every step of the base; what it remembers belongs to the run.
 
-    That is what its first call changes: attributes of the object that it is, or is a method of, and
-    variables of the function around it, as far as they are numbers, tensors, or containers of them.
+    That is what its first call changes, and containers that are empty before it: attributes of the
+    object that it is, or is a method of, and variables of the function around it or of its file, as
+    far as they are numbers, tensors, or containers of them.
 
     Example:
         >>> norms = []
@@ -406,7 +407,8 @@ class Hook:
         found = []
         for o, name in self._candidates():
             then = before.get((id(o), name), _ABSENT)
-            if not same(then, _value(o, name)):
+            is_empty = isinstance(then, dict | list | set | deque) and not then  # it may fill later
+            if is_empty or not same(then, _value(o, name)):
                 found.append((o, name))
                 self._first.append(then)
         self._places = found
@@ -433,8 +435,9 @@ class Hook:
         code = getattr(function, "__code__", None)
         found = [(cell, "") for cell in getattr(function, "__closure__", None) or ()]
         found += [(function.__globals__, name) for name in code.co_names] if code else []
-        if not isinstance(holder, FunctionType | nn.Module | Optimizer):
-            found += [(vars(holder), name) for name in getattr(holder, "__dict__", ())]
+        if not isinstance(holder, FunctionType | Optimizer):
+            own = getattr(holder, "__dict__", {})
+            found += [(own, name) for name in own if name not in _TORCHS_OWN]
         return [(o, name) for o, name in found if isinstance(_value(o, name), _REMEMBERED)]
 
 
