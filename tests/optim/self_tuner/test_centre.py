@@ -101,3 +101,15 @@ def test_an_ancestor_makes_an_adam_and_a_name_does_not(kind, is_adam):
     while opt.is_racing:
         opt.step(lambda: F.mse_loss(model(inputs), inputs.sum(1, keepdim=True)))
     assert (3e-3 in [setting["lr"] for setting in opt.races[0].settings]) == is_adam
+
+
+def test_matrices_that_get_no_gradient_do_not_move_it():
+    def rate(*extra):
+        torch.manual_seed(0)
+        model, x = nn.Linear(6, 1), torch.randn(16, 6)
+        base = torch.optim.SGD([*model.parameters(), *extra], lr=0.1)
+        opt = SelfTuner(base, model, total_steps=300)
+        opt.step(lambda: F.mse_loss(model(x), x.sum(1, keepdim=True)))
+        return opt.lr
+
+    assert rate() == rate(nn.Parameter(torch.randn(300, 300)))

@@ -58,40 +58,6 @@ def test_it_is_so_with_a_bare_step(
     assert found == trained(twin, base)
 
 
-@pytest.mark.parametrize("warmup", [0, 40])
-def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
-    make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind, warmup
-):
-    """Nothing of the losers is left: neither in weights nor in state, buffers or random numbers."""
-    net, opt, step = make_run(kind, total_steps=1000, warmup=warmup)
-    batches = make_batches(400)
-    start = torch.get_rng_state()
-    count = race_through(opt, step, batches)
-    found = trained(net, opt)
-    for x, y in batches[count:]:  # the state is complete: it goes on in the same way
-        step(x, y)
-    after = trained(net, opt)
-
-    last = opt.races[-1]
-    own = make_net()
-    base = make_base(own, kind)
-    torch.set_rng_state(start)
-    if last.restarted:
-        for _ in range(count):
-            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)  # what a forward draws
-        for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
-            group["lr"] = last.rate * (1 / max(warmup, 1)) * ratio
-    else:
-        before = count - last.minibatches
-        for _ in range(before):
-            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)
-        plain_steps(own, base, batches[before:count], [last.rate] * last.minibatches)
-    assert found == trained(own, base)
-    rise = [min(1.0, made / max(warmup, 1)) for made in range(1, 401 - count)]
-    plain_steps(own, base, batches[count:], [last.rate * share for share in rise])
-    assert after == trained(own, base)
-
-
 def test_a_race_draws_as_many_random_numbers_as_one_run():
     """Also where the number of draws depends on the weights, as in a forward that branches."""
     weight = torch.nn.Parameter(torch.ones(1))
