@@ -94,48 +94,6 @@ def test_training_flags_are_kept_one_by_one(switch, preset, net, batch):
     assert not net.norm.training
 
 
-def test_evaluation_mode_reads_the_running_statistics_and_leaves_them(make_net, batch, bits):
-    x, y = batch
-    net = make_net()
-    tuner = SGDSA(net, grid(lr=[0.1]), preset="paper-code", batch_size=16)
-    twin = copy.deepcopy(net)
-    torch.manual_seed(0)
-    tuner.step(lambda: F.cross_entropy(net(x), y))
-    torch.manual_seed(0)
-    twin(x)
-    assert bits(dict(net.named_buffers())) == bits(dict(twin.named_buffers()))
-    with torch.no_grad():
-        assert tuner.last_step.loss == F.cross_entropy(twin.eval()(x), y).item()
-        assert tuner.last_step.new_loss == F.cross_entropy(net.eval()(x), y).item()
-
-
-class Replacing(nn.Module):
-    """Replaces its buffer, makes another one of another shape, has one that is expanded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(3))
-        self.register_buffer("mean", torch.zeros(3))
-        self.register_buffer("seen", torch.zeros(0))
-        self.register_buffer("flat", torch.ones(1).expand(3))
-        self.register_buffer("none", None)
-
-    def forward(self, x):
-        self.mean = 0.5 * self.mean + x
-        self.seen = torch.cat([self.seen, x[:1]])
-        self.none = x
-        return (self.weight * x * self.flat).square().sum()
-
-
-def test_buffers_that_are_replaced_are_put_back():
-    model = Replacing()
-    tuner = SGDSA(model, grid(lr=[0.1]), temperature=math.inf)
-    for step in range(1, 4):
-        tuner.step(lambda: model(torch.ones(3)))
-        assert model.seen.shape == (step,)
-        assert torch.equal(model.mean, torch.full((3,), 2 - 0.5 ** (step - 1)))
-
-
 @pytest.fixture
 def process_group(tmp_path):
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)

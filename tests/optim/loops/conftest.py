@@ -113,6 +113,20 @@ class Rejected(Raced):
         assert self.opt.last_step.loss == loss.item()  # of this minibatch and no other
 
 
+class Accepted(Rejected):
+    """The loop with Algorithm 2, every step of which is kept."""
+
+    def around(self, base, model):
+        alone = grid(lr=self.rates[:1])
+        return EmbeddedTuner(base, model, neighborhood=alone, temperature=math.inf)
+
+
+class Brief(Bare):
+    """The loop with the bare base, for a few steps."""
+
+    steps = Rejected.steps
+
+
 class Unmoved(Bare):
     """The loop with steps that do nothing but run their closure."""
 
@@ -169,7 +183,7 @@ def assert_exact():
 
 @pytest.fixture(scope="session")
 def assert_undone():
-    """Reject every step of a loop; compare with forward and backward alone."""
+    """Reject every step of a loop, and accept it; compare with none, and with the bare base."""
 
     def check(loop):
         rejected, end = ran(Rejected(*RATES), loop)
@@ -178,5 +192,9 @@ def assert_undone():
         assert rejected.losses == unmoved.losses
         assert rejected.gradients == unmoved.gradients
         assert end == unmoved_end
+        accepted, end = ran(Accepted(*RATES), loop)
+        bare, bare_end = ran(Brief(*RATES), loop)
+        assert accepted.losses == bare.losses
+        assert end == bare_end
 
     return check
