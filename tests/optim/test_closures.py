@@ -37,24 +37,22 @@ def loss_only(tuner, net, loss_of):
     return loss_of
 
 
-def as_torch_documents_it(tuner, net, loss_of):
+def as_torch_documents_it(tuner, net, loss_of, returned=lambda loss: loss, **options):
     def closure():
-        tuner.zero_grad()
+        tuner.zero_grad(**options)
         loss = loss_of()
         loss.backward()
-        return loss
+        return returned(loss)
 
     return closure
 
 
-def gradients_zeroed_in_place(tuner, net, loss_of):
-    def closure():
-        tuner.zero_grad(set_to_none=False)
-        loss = loss_of()
-        loss.backward()
-        return loss
+def gradients_zeroed_in_place(*given):
+    return as_torch_documents_it(*given, set_to_none=False)
 
-    return closure
+
+def returns_a_float(*given):
+    return as_torch_documents_it(*given, returned=torch.Tensor.item)
 
 
 def as_lightning(tuner, net, loss_of):
@@ -74,16 +72,6 @@ def as_lightning(tuner, net, loss_of):
             return loss
 
     return Closure()
-
-
-def returns_a_float(tuner, net, loss_of):
-    def closure():
-        tuner.zero_grad()
-        loss = loss_of()
-        loss.backward()
-        return loss.item()
-
-    return closure
 
 
 def checkpointed(tuner, net, loss_of):

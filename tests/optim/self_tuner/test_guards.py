@@ -33,15 +33,19 @@ def test_a_hook_is_undone_with_its_step_and_can_be_removed():
 
 
 def test_a_projection_does_not_move_the_centre():
-    def rate(*, projected):
+    def rate(projected):
         model, _ = make()
-        opt = SelfTuner(torch.optim.SGD(model.parameters(), lr=0.1), model, total_steps=300)
-        if projected:
-            opt.after_step(lambda: [p.data.clamp_(-0.1, 0.1) for p in model.parameters()] and None)
+        base = torch.optim.SGD(model.parameters(), lr=0.1)
+        opt = SelfTuner(base, model, total_steps=300)
+        clamp = lambda *_: [p.data.clamp_(-0.1, 0.1) for p in model.parameters()] and None
+        if projected == "by the base":
+            base.register_step_post_hook(clamp)
+        elif projected:
+            opt.after_step(clamp)
         opt.step(lambda: F.mse_loss(model(inputs()[0]), inputs()[1]))
         return opt.lr
 
-    assert rate(projected=True) == rate(projected=False)
+    assert rate("by the base") == rate("by us") == rate(None)
 
 
 def test_a_scheduler_that_leaves_no_mark_is_refused_at_the_first_step():
