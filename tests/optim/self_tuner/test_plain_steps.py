@@ -1,49 +1,31 @@
-"""Outside races a step is one of the base, bit for bit, and costs one forward."""
+"""Steps outside races: what they cost, and those without a loss; see also test_reference.py."""
+
+import copy
 
 import pytest
 import torch
 
 from annealtune import SelfTuner
 
-AFTER = 200
 
-
-@pytest.mark.parametrize(
-    ("kind", "way"),
-    [
-        ("sgd", "closure"),
-        ("adamw", "closure with backward"),
-        ("adamw", "record"),
-    ],
-)
-def test_after_the_race_the_run_is_the_base_at_the_rates_it_announces(
-    make_run, make_batches, race_through, plain_steps, trained, twins, kind, way
-):
-    net, opt, step = make_run(kind, way, total_steps=1000)
+@pytest.mark.parametrize("name", ["closure", "closure with backward", "record"])
+def test_after_the_race_a_step_costs_one_forward(make_run, make_batches, race_through, kind, name):
+    net, opt, step = make_run(kind, name, total_steps=1000)
     race_through(opt, step, make_batches(400))
-    twin, base = twins(net, opt.base)
-    random_numbers = torch.get_rng_state()
-    net.forwards = twin.forwards = 0
-    batches, rates = make_batches(AFTER, seed=2), []
-    for x, y in batches:
-        rates.append(opt.lr)
+    net.forwards = 0
+    for x, y in make_batches(200, seed=2):
         step(x, y)
-    found = trained(net, opt)
-
-    torch.set_rng_state(random_numbers)
-    plain_steps(twin, base, batches, rates)
-    assert found == trained(twin, base)
-    assert net.forwards == twin.forwards == AFTER
+    assert net.forwards == 200
     assert not [event for event in opt.history.events if "race" not in event.text]
 
 
-def test_it_is_so_with_a_bare_step(
-    make_net, make_base, make_batches, loss_function, race_through, plain_steps, trained, twins
+def test_a_bare_step_is_one_of_the_base(
+    make_net, make_base, make_batches, loss_function, race_through, trained
 ):
     net = make_net()
     opt = SelfTuner(make_base(net, "sgd"), net, total_steps=400)
     race_through(opt, lambda x, y: opt.step(lambda: loss_function(net)(x, y)), make_batches(200))
-    twin, base = twins(net, opt.base)
+    twin, base = copy.deepcopy((net, opt.base))
     random_numbers = torch.get_rng_state()
     batches, rates = make_batches(7, seed=2), []  # fewer than it takes to miss the loss
     opt.zero_grad()
@@ -54,7 +36,12 @@ def test_it_is_so_with_a_bare_step(
         opt.zero_grad()
     found = trained(net, opt)
     torch.set_rng_state(random_numbers)
-    plain_steps(twin, base, batches, rates)
+    for (x, y), rate in zip(batches, rates, strict=True):
+        base.zero_grad()
+        loss_function(twin)(x, y).backward()
+        for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
+            group["lr"] = rate * ratio
+        base.step()
     assert found == trained(twin, base)
 
 
