@@ -97,6 +97,34 @@ def test_calls_that_take_no_part_are_left_alone(outcome, ways, loss_function):
     assert outcome(loop) == plain
 
 
+def test_clipping_for_every_arm(outcome, ways, loss_function, kind):
+    """Also of the run that starts again after its race."""
+
+    def clip(net):
+        nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+
+    def in_a_closure(net, opt):
+        def closure(x, y):
+            opt.zero_grad()
+            loss = loss_of(net, x, y)
+            loss.backward()
+            clip(net)
+            return loss
+
+        return lambda x, y: opt.step(lambda: closure(x, y))
+
+    def before_step(net, opt):
+        opt.before_step(lambda: clip(net))
+        return recorded(net, opt)
+
+    def recorded(net, opt):
+        return ways["record"](opt, loss_function(net))
+
+    clipped = outcome(in_a_closure, kind, around=0.01)
+    assert clipped == outcome(before_step, kind, around=0.01)
+    assert clipped != outcome(recorded, kind, around=0.01)
+
+
 def test_what_step_returns(make_run, make_batches, way, ways):
     """The loss of the arm that was in the model, in a race and after it."""
     name = next(name for name, one in ways.items() if one is way)
