@@ -53,27 +53,6 @@ def test_bfloat16(task, brief_kind, counted):
     found.assert_equals(task.plain(brief_kind, autocast=torch.bfloat16))
 
 
-def test_a_scheduler_is_refused(task, kind):
-    accelerator = Accelerator(cpu=True)
-    net = task.net()
-    tuner = task.tuner(kind, net)
-    scheduler = torch.optim.lr_scheduler.StepLR(tuner, 10)
-    prepared = accelerator.prepare(net, tuner, task.loader(), scheduler)
-    model, optimizer, loader, scheduler = prepared
-    compute_loss = tuner.record(lambda x, y: task.loss(model, x, y))
-
-    def loop():
-        for x, y in loader:
-            accelerator.backward(compute_loss(x, y))
-            optimizer.step()
-            scheduler.step()
-            optimizer.zero_grad()
-
-    with pytest.raises(ValueError, match="scheduler"):
-        loop()
-    assert torch.equal(net[0].weight, task.net()[0].weight)  # at the first step
-
-
 # --- save_state and load_state ---
 
 

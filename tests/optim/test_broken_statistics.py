@@ -60,31 +60,6 @@ def test_weights_that_are_broken_from_the_start_are_an_error(steps):
             train()
 
 
-class Graph(nn.Module):
-    """A linear layer over neighbours, and a number of steps that is no weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("adjacency", torch.eye(6).to_sparse())
-        self.linear = nn.Linear(3, 1)
-        self.steps = nn.Parameter(torch.ones(1, dtype=torch.int64), requires_grad=False)
-
-    def forward(self, nodes):
-        return self.linear(torch.sparse.mm(self.adjacency, nodes))
-
-
-def test_a_race_with_a_sparse_buffer_and_a_whole_number(tmp_path):
-    torch.manual_seed(0)
-    net = Graph()
-    base = torch.optim.SGD(net.parameters(), lr=0.1)
-    optimizer = SelfTuner(base, net, total_steps=400)
-    nodes = torch.randn(6, 3)
-    for _ in range(60):
-        optimizer.step(lambda: F.mse_loss(net(nodes), nodes.sum(1, keepdim=True)))
-    assert len(optimizer.races) >= 1
-    assert net.linear.weight.isfinite().all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.complex64])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_one_broken_weight_of_many_is_noticed(dtype, value):

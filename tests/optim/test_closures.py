@@ -37,24 +37,22 @@ def loss_only(tuner, net, loss_of):
     return loss_of
 
 
-def as_torch_documents_it(tuner, net, loss_of):
+def as_torch_documents_it(tuner, net, loss_of, returned=lambda loss: loss, **options):
     def closure():
-        tuner.zero_grad()
+        tuner.zero_grad(**options)
         loss = loss_of()
         loss.backward()
-        return loss
+        return returned(loss)
 
     return closure
 
 
-def gradients_zeroed_in_place(tuner, net, loss_of):
-    def closure():
-        tuner.zero_grad(set_to_none=False)
-        loss = loss_of()
-        loss.backward()
-        return loss
+def gradients_zeroed_in_place(*given):
+    return as_torch_documents_it(*given, set_to_none=False)
 
-    return closure
+
+def returns_a_float(*given):
+    return as_torch_documents_it(*given, returned=torch.Tensor.item)
 
 
 def as_lightning(tuner, net, loss_of):
@@ -76,32 +74,6 @@ def as_lightning(tuner, net, loss_of):
     return Closure()
 
 
-def as_skorch(tuner, net, loss_of):
-    """Skorch switches to training, and calls back with the gradients."""
-
-    def step_fn():
-        tuner.zero_grad()
-        net.train()
-        with torch.set_grad_enabled(True):
-            loss = loss_of()
-            loss.backward()
-        for p in net.parameters():
-            p.grad.clamp_(-1.0, 1.0)
-        return loss
-
-    return step_fn
-
-
-def returns_a_float(tuner, net, loss_of):
-    def closure():
-        tuner.zero_grad()
-        loss = loss_of()
-        loss.backward()
-        return loss.item()
-
-    return closure
-
-
 def checkpointed(tuner, net, loss_of):
     """Activation checkpointing runs the forward once more, inside the one backward."""
 
@@ -121,7 +93,6 @@ STYLES = [
     as_torch_documents_it,
     gradients_zeroed_in_place,
     as_lightning,
-    as_skorch,
     returns_a_float,
 ]
 
@@ -134,7 +105,7 @@ def test_two_forwards_one_backward_one_graph(style, net, loss_of):
         tuner.step(closure)
         assert (net.forwards, CountedBackward.calls) == (2 * step, step)
         # One that switches gradients on itself has its way.
-        assert net.graphs == (2 * step if style in (as_lightning, as_skorch) else step)
+        assert net.graphs == (2 * step if style is as_lightning else step)
     assert 0 < tuner.moves.total.accepted < 6
 
 
@@ -147,7 +118,7 @@ def test_three_forwards_one_backward_one_graph_in_evaluation_mode(style, net, lo
     for step in range(1, 4):
         tuner.step(closure)
         assert (net.forwards, CountedBackward.calls) == (3 * step, step)
-        assert net.graphs == (3 * step if style in (as_lightning, as_skorch) else step)
+        assert net.graphs == (3 * step if style is as_lightning else step)
     assert modes == [True, False, False] * 3
     assert net.training
     assert "train" not in net.__dict__
@@ -266,10 +237,6 @@ def by_autograd(net, x):
     return slopes.square().mean()
 
 
-def by_functional_gradient(net, x):
-    return torch.func.vmap(torch.func.grad(lambda z: net(z).squeeze()))(x).square().mean()
-
-
 def by_jacobian(net, x):
     return torch.autograd.functional.jacobian(net, x, create_graph=True).square().sum()
 
@@ -279,9 +246,7 @@ def by_forward_differentiation(net, x):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own use of it
-@pytest.mark.parametrize(
-    "penalty", [by_autograd, by_functional_gradient, by_jacobian, by_forward_differentiation]
-)
+@pytest.mark.parametrize("penalty", [by_autograd, by_jacobian, by_forward_differentiation])
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_closure_that_differentiates_inside(penalty, backward):
     """The tentative point has its true value, also where this starts after plain steps."""

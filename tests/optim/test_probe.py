@@ -57,45 +57,6 @@ def test_a_compiled_model_is_replayed_and_not_compiled_again(step, given, preset
     assert counter.frame_count == 2  # with and without gradients
 
 
-def test_a_compiled_model_makes_the_same_moves(stack, make_batches, bits):
-    moves = []
-    for compile_it in (False, True):
-        net = copy.deepcopy(stack)
-        forward = torch.compile(net, backend="eager") if compile_it else net
-        tuner = SGDSA(net, grid(lr=[30.0, 0.1]), temperature=0.01)
-        torch.manual_seed(0)
-        for x, y in make_batches(20):
-            tuner.step(lambda x=x, y=y: F.cross_entropy(forward(x), y))  # noqa: B023
-            moves.append(tuner.last_step)
-        moves.append(bits(net.state_dict()))
-    assert moves[:21] == moves[21:]
-    assert {info.accepted for info in moves[:20]} == {True, False}
-
-
-def test_a_model_compiled_in_one_graph_works_if_the_tuner_has_it(step, stack, batch):
-    compiled = torch.compile(stack, backend="eager", fullgraph=True)
-    tuner = SGDSA(compiled, grid(lr=[0.0]), temperature=0.0)
-    step(tuner, compiled, *batch)
-    assert tuner.last_step.worsening == 0
-
-
-@pytest.mark.parametrize("rate", [0.1, 1e6])
-def test_buffers_and_random_numbers_are_those_of_one_forward(step, rate, make_net, batch, bits):
-    x, y = batch
-    net, plain = make_net(), make_net()
-    torch.manual_seed(0)
-    F.cross_entropy(plain(x), y)
-    random_state = torch.get_rng_state()
-
-    tuner = SGDSA(net, grid(lr=[rate]), temperature=0.0)
-    torch.manual_seed(0)
-    step(tuner, net, x, y)
-    assert tuner.last_step.accepted is (rate == 0.1)
-    assert torch.equal(torch.get_rng_state(), random_state)
-    assert bits(dict(net.named_buffers())) == bits(dict(plain.named_buffers()))
-    assert net.norm.num_batches_tracked == 1
-
-
 def test_a_failed_step_does_not_mislead_the_next_one(step, net, batch):
     x, y = batch
     tuner = SGDSA(net, grid(lr=[0.0]), temperature=0.0)
@@ -131,48 +92,6 @@ def test_training_flags_are_kept_one_by_one(switch, preset, net, batch):
     tuner.step(lambda: F.cross_entropy(net(x), y), objective=objective)
     assert {name: module.training for name, module in net.named_modules()} == flags
     assert not net.norm.training
-
-
-def test_evaluation_mode_reads_the_running_statistics_and_leaves_them(make_net, batch, bits):
-    x, y = batch
-    net = make_net()
-    tuner = SGDSA(net, grid(lr=[0.1]), preset="paper-code", batch_size=16)
-    twin = copy.deepcopy(net)
-    torch.manual_seed(0)
-    tuner.step(lambda: F.cross_entropy(net(x), y))
-    torch.manual_seed(0)
-    twin(x)
-    assert bits(dict(net.named_buffers())) == bits(dict(twin.named_buffers()))
-    with torch.no_grad():
-        assert tuner.last_step.loss == F.cross_entropy(twin.eval()(x), y).item()
-        assert tuner.last_step.new_loss == F.cross_entropy(net.eval()(x), y).item()
-
-
-class Replacing(nn.Module):
-    """Replaces its buffer, makes another one of another shape, has one that is expanded."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(3))
-        self.register_buffer("mean", torch.zeros(3))
-        self.register_buffer("seen", torch.zeros(0))
-        self.register_buffer("flat", torch.ones(1).expand(3))
-        self.register_buffer("none", None)
-
-    def forward(self, x):
-        self.mean = 0.5 * self.mean + x
-        self.seen = torch.cat([self.seen, x[:1]])
-        self.none = x
-        return (self.weight * x * self.flat).square().sum()
-
-
-def test_buffers_that_are_replaced_are_put_back():
-    model = Replacing()
-    tuner = SGDSA(model, grid(lr=[0.1]), temperature=math.inf)
-    for step in range(1, 4):
-        tuner.step(lambda: model(torch.ones(3)))
-        assert model.seen.shape == (step,)
-        assert torch.equal(model.mean, torch.full((3,), 2 - 0.5 ** (step - 1)))
 
 
 @pytest.fixture

@@ -15,32 +15,19 @@ def tuner(net):
     return EmbeddedTuner(base, net, neighborhood=RATES, total_steps=STEPS, seed=5)
 
 
-def by_closure(net, opt):
-    return lambda x, y: opt.step(lambda: F.cross_entropy(net(x), y))
-
-
-def recorded(net, opt, *, backward=True):
-    compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
-
-    def step(x, y):
-        loss = compute_loss(x, y)
-        if backward:
-            loss.backward()
-        opt.step()
-        opt.zero_grad()
-
-    return step
-
-
 @pytest.fixture
-def assert_same(make_net, make_batches, bits):
+def assert_same(make_net, make_batches, bits, ways, loss_function):
     """Compare runs with two loops: weights, buffers, counts, verdicts of both kinds."""
 
     def trained(make, loop):
         net = make_net()
         optimizer = make(net)
         torch.manual_seed(6)
-        step = loop(net, optimizer)
+        step = (
+            ways[loop](optimizer, loss_function(net))
+            if isinstance(loop, str)
+            else loop(net, optimizer)
+        )
         for x, y in make_batches(STEPS):
             step(x, y)
         total = optimizer.moves.total
@@ -59,14 +46,23 @@ def as_published(net):
 
 @pytest.mark.parametrize("make", [tuner, as_published])
 def test_the_same_run_as_with_a_closure(assert_same, make):
-    assert_same(by_closure, recorded, make)
+    assert_same("closure", "record", make)
 
 
 def test_without_gradients(assert_same):
     def make(net):
         return StochasticSA(net, radius=0.05, total_steps=STEPS, seed=5)
 
-    assert_same(by_closure, lambda net, opt: recorded(net, opt, backward=False), make)
+    def without_backward(net, opt):
+        compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
+
+        def step(x, y):
+            compute_loss(x, y)
+            opt.step()
+
+        return step
+
+    assert_same("closure", without_backward, make)
 
 
 def test_accumulation_decides_on_all_parts(assert_same):
@@ -119,7 +115,7 @@ def test_calls_without_gradients_and_nested_ones_do_not_count(assert_same):
 
         return step
 
-    assert_same(recorded, noisy)
+    assert_same("record", noisy)
 
 
 def test_a_function_may_return_a_dict_with_the_loss(assert_same):
@@ -133,4 +129,4 @@ def test_a_function_may_return_a_dict_with_the_loss(assert_same):
 
         return step
 
-    assert_same(by_closure, by_dict)
+    assert_same("closure", by_dict)

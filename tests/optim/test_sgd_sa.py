@@ -41,7 +41,7 @@ def paper_code_by_hand(model, epochs, rates, seed, batch_size):
                     for p, o in zip(weights, old, strict=True):
                         p.copy_(o)
             model.train()
-            history.append((rate, worsening, accepted, temperature))
+            history.append((rate, loss, worsening, accepted, temperature))
         temperature = max(0.8 * temperature, 1e-14 * batch_size)
     return history
 
@@ -61,13 +61,14 @@ def test_paper_code_against_a_loop_by_hand(make_net, make_batches, bits):
         for x, y in batches:
             tuner.step(lambda x=x, y=y: F.cross_entropy(ours(x), y))
             info = tuner.last_step
-            history.append((info.setting["lr"], info.worsening, info.accepted, info.temperature))
+            move = info.setting["lr"], info.loss, info.worsening, info.accepted, info.temperature
+            history.append(move)
         tuner.cool()
 
     assert history == expected
     assert bits(ours.state_dict()) == bits(by_hand.state_dict())
     assert torch.equal(torch.get_rng_state(), random_state)
-    assert {accepted for _, _, accepted, _ in history} == {True, False}
+    assert {accepted for *_, accepted, _ in history} == {True, False}
 
 
 @pytest.mark.parametrize(

@@ -125,12 +125,8 @@ def scripted(values):
         (0.5, 0.5, -1, True),
         (1.5, 1.2, 0, False),
         (math.nan, 0.5, +1, True),
-        (0.5, math.nan, -1, True),
-        (math.inf, 0.5, +1, True),
-        (-math.inf, 0.5, +1, True),
         (0.5, -math.inf, -1, True),
-        (math.nan, math.nan, 0, False),
-        (-math.inf, -math.inf, 0, False),
+        (math.nan, -math.inf, 0, False),
         (math.inf, 1.5, 0, False),
     ],
 )

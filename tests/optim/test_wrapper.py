@@ -7,7 +7,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.optim import lr_scheduler
-from torch.optim.swa_utils import SWALR
 
 from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
 
@@ -113,7 +112,6 @@ SCHEDULERS = {
     "sequence": lambda opt: lr_scheduler.SequentialLR(
         opt, [lr_scheduler.LinearLR(opt), lr_scheduler.ExponentialLR(opt, 0.9)], [2]
     ),
-    "averaging": lambda opt: SWALR(opt, 0.05),
 }
 
 
@@ -245,14 +243,3 @@ def test_a_base_whose_constructor_cannot_be_called_has_no_say(net, loss_of):
     tuner = EmbeddedTuner(base, net, neighborhood=neighborhood)
     assert tuner.neighborhood == neighborhood
     tuner.step(loss_of)
-
-
-@pytest.mark.filterwarnings("ignore:Lazy modules are a new feature")
-def test_lazy_modules_are_known_after_their_first_forward(batch):
-    x, y = batch
-    net = nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(3))
-    tuner = SGDSA(net, grid(lr=[1e6, 0.1]), temperature=0.0)
-    for _ in range(8):
-        tuner.step(lambda: F.cross_entropy(net(x), y))
-    assert 0 < tuner.moves.total.accepted < 8
-    assert net[1].num_batches_tracked == 8

@@ -127,12 +127,6 @@ def test_without_a_loss(world):
         assert "loss" in answer["text"]
 
 
-def test_no_group():
-    net = scenarios.make_net()
-    with pytest.raises(TypeError, match="process_group"):
-        scenarios.make_tuner("self-adamw", net, 240, process_group="nccl")
-
-
 @pytest.mark.parametrize("around", ["ddp", "fsdp"])
 @pytest.mark.parametrize("kind", ["self-adamw", "sgd-sa", "ssa"])
 def test_ranks_with_different_scores_keep_the_same_weights(world, kind, around):

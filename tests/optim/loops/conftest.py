@@ -6,6 +6,7 @@ base ends at the rate that has won. With every step rejected, it must end where 
 alone end. All of it bit for bit.
 """
 
+import math
 import random
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 
 from annealtune import EmbeddedTuner, SelfTuner, grid
+from annealtune.annealing.race import LEAST_WINDOW
 from annealtune.strategies import PlainStrategy, Verdict
 
 RATES = (1e-3, 4e-3, 1.6e-2)
@@ -46,7 +48,7 @@ class Bare:
         return function
 
     def before_step(self, function):
-        self.base.register_step_pre_hook(lambda *_: (function(), None)[1])
+        return self.base.register_step_pre_hook(lambda *_: (function(), None)[1])
 
     def after_step(self, function):
         self.base.register_step_post_hook(lambda *_: function())
@@ -85,7 +87,7 @@ class Raced(Bare):
         return self.opt.record(function, scaler=scaler)
 
     def before_step(self, function):
-        self.opt.before_step(function)
+        return self.opt.before_step(function)
 
     def after_step(self, function):
         self.opt.after_step(function)
@@ -109,6 +111,20 @@ class Rejected(Raced):
     def note(self, loss):
         super().note(loss)
         assert self.opt.last_step.loss == loss.item()  # of this minibatch and no other
+
+
+class Accepted(Rejected):
+    """The loop with Algorithm 2, every step of which is kept."""
+
+    def around(self, base, model):
+        alone = grid(lr=self.rates[:1])
+        return EmbeddedTuner(base, model, neighborhood=alone, temperature=math.inf)
+
+
+class Brief(Bare):
+    """The loop with the bare base, for a few steps."""
+
+    steps = Rejected.steps
 
 
 class Unmoved(Bare):
@@ -152,6 +168,9 @@ def assert_exact():
         (race,) = raced.opt.races
         assert not race.restarted
         assert len({losses[:4] for losses in race.losses}) == len(RATES)  # the arms differ
+        for arm in set(range(len(RATES))) - set(race.dropped):
+            half = race.losses[arm][-max(LEAST_WINDOW, race.minibatches // 2) :]
+            assert race.scores[arm] == math.fsum(half) / len(half)
         for rate, losses in zip(RATES, race.losses, strict=True):
             bare, bare_end = ran(Bare(rate), loop)
             assert list(losses) == bare.losses[: len(losses)], f"the arm with the rate {rate}"
@@ -164,7 +183,7 @@ def assert_exact():
 
 @pytest.fixture(scope="session")
 def assert_undone():
-    """Reject every step of a loop; compare with forward and backward alone."""
+    """Reject every step of a loop, and accept it; compare with none, and with the bare base."""
 
     def check(loop):
         rejected, end = ran(Rejected(*RATES), loop)
@@ -173,5 +192,9 @@ def assert_undone():
         assert rejected.losses == unmoved.losses
         assert rejected.gradients == unmoved.gradients
         assert end == unmoved_end
+        accepted, end = ran(Accepted(*RATES), loop)
+        bare, bare_end = ran(Brief(*RATES), loop)
+        assert accepted.losses == bare.losses
+        assert end == bare_end
 
     return check

@@ -100,12 +100,18 @@ def test_another_optimizer_that_steps_first():
         opt.step()
 
 
-def test_clipping_in_the_loop_that_does_not_bind():
+@pytest.mark.parametrize("what", ["a term", 1e-3, 1e6])
+def test_a_term_or_clipping_in_the_loop(what):
+    """Also one that does not bind, so that the gradients are the same."""
     model = nn.Linear(6, 1)
     opt, compute_loss = raced(model)
-    compute_loss(*inputs()).backward()
-    nn.utils.clip_grad_norm_(model.parameters(), 1e6)
-    with pytest.raises(SAID, match="before_step"):
+    loss = compute_loss(*inputs())
+    if what == "a term":
+        (loss + model.weight.square().sum()).backward()
+    else:
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), what)
+    with pytest.raises(UserWarning, match="before_step"):
         opt.step()
 
 

@@ -142,6 +142,34 @@ def hooks():
     return net
 
 
+def alias():
+    net = Net(lambda net, x: net.last(net.first(x).tanh()))
+    net.register_buffer("view", net.first.weight.data)
+    return net
+
+
+class Noisy(torch.optim.SGD):
+    """Draws numbers in its step."""
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        super().step(closure)
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(0.01 * group["lr"] * torch.randn_like(p))
+
+
+def graph():
+    """A sparse buffer, and a number of steps that is no weight."""
+    steps = nn.Parameter(torch.ones(1, dtype=torch.int64), requires_grad=False)
+    adjacency = torch.eye(16).to_sparse()
+    return Net(
+        lambda net, x: net.last(torch.sparse.mm(net.adjacency, net.first(x))),
+        adjacency=adjacency,
+        steps=steps,
+    )
+
+
 def embedding():
     def forward(net, x):
         return net.table((x > 0).long() + 2 * torch.arange(6)).mean(1)
@@ -170,6 +198,7 @@ MODELS = {
     "state in an attribute": carrying,
     "momentum encoder": encoders,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
+    "buffer that is a weight": alias,
     "cache made late": lambda: Net(cache_made_late, cache=None),
     "experts": lambda: Net(
         experts,
@@ -189,6 +218,7 @@ BASES = {
     "SGD nesterov": (matrices, torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
     "SGD of sparse gradients": (embedding, torch.optim.SGD, {}),
     "SparseAdam": (embedding, torch.optim.SparseAdam, {}),
+    "noise": (matrices, Noisy, {}),
     "AdamW fused": (matrices, torch.optim.AdamW, {"fused": True}),
 }
 
@@ -228,8 +258,9 @@ def test_every_base(name, assert_exact):
     assert_exact(plain_loop(make, base, **options))
 
 
-def test_a_momentum_encoder_that_the_base_is_given_too(assert_exact, assert_undone):
-    loop = plain_loop(encoders, frozen_too=True)
+@pytest.mark.parametrize("make", [encoders, graph])
+def test_frozen_parameters_that_the_base_is_given_too(make, assert_exact, assert_undone):
+    loop = plain_loop(make, frozen_too=True)
     assert_exact(loop)
     assert_undone(loop)
 

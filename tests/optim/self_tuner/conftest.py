@@ -1,7 +1,5 @@
 """Bases with two groups, the ways to tell a tuner its minibatch, and runs to compare."""
 
-import copy
-
 import pytest
 import torch
 
@@ -38,22 +36,6 @@ def trained(picture):
 
 
 @pytest.fixture(scope="session")
-def plain_steps(loss_function):
-    """Train by hand: the given rate in the first group, a tenth of it in the second."""
-
-    def train(net, base, batches, rates):
-        loss_of = loss_function(net)
-        for (x, y), rate in zip(batches, rates, strict=True):
-            base.zero_grad()
-            loss_of(x, y).backward()
-            for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
-                group["lr"] = rate * ratio
-            base.step()
-
-    return train
-
-
-@pytest.fixture(scope="session")
 def race_through():
     """Make steps until no race is on any more; return how many that were."""
 
@@ -77,9 +59,3 @@ def make_run(make_net, make_base, ways, loss_function):
         return net, opt, ways[way](opt, loss_function(net))
 
     return make
-
-
-@pytest.fixture(scope="session")
-def twins():
-    """Copy a model and its optimizer together."""
-    return lambda *pair: copy.deepcopy(pair)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from annealtune import NonFiniteLossError, SelfTuner
+from annealtune import NonFiniteLossError, SelfTuner, grid
 from tests.optim.self_tuner.classification import BASES, adamw, sgd, train
 
 
@@ -94,3 +94,27 @@ def test_a_step_after_the_error_says_the_same():
         with pytest.raises(NonFiniteLossError):
             loop()
     assert all(map(torch.equal, model.parameters(), before))
+
+
+def test_a_minibatch_on_which_no_arm_has_a_finite_loss_counts_for_nobody(
+    make_net, make_base, make_batches, loss_function, trained
+):
+    """No arm steps, and the race lasts as long as without it."""
+    ends = []
+    for spoilt in ((), (3, 7)):
+        torch.manual_seed(0)
+        net = make_net()
+        opt = SelfTuner(make_base(net, "adamw"), net, neighborhood=grid(lr=[0.01, 0.02]))
+        batches = make_batches(300)
+        for at in spoilt:
+            batches.insert(at, None)
+        count = 0
+        while opt.is_racing:
+            batch = batches[count]
+            count += 1
+            if batch is None:
+                opt.step(lambda: sum(p.sum() for p in net.parameters()) * math.nan)  # noqa: B023
+            else:
+                opt.step(lambda: loss_function(net)(*batch))  # noqa: B023
+        ends.append((trained(net, opt), count - len(spoilt)))
+    assert ends[0] == ends[1]

@@ -170,3 +170,19 @@ def test_a_loss_that_rises_is_left_alone(make):
     assert all(event.is_race for event in opt.history.events)
     assert opt.races[-1].rate == rate
     assert opt.param_groups[0]["weight_decay"] == 0.5
+
+
+def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():
+    model, x = nn.Linear(6, 1), torch.randn(16, 6)
+    base = torch.optim.SGD(model.parameters(), lr=1.0)
+    opt = SelfTuner(base, model, total_steps=100, around=1e12)
+    first = model.weight.detach().clone()
+
+    def step_until_it_breaks():
+        while not any("averaged weights" in event.text for event in opt.history.events):
+            opt.step(lambda: F.mse_loss(model(x), x.sum(1, keepdim=True)))
+
+    with pytest.warns(UserWarning, match=r"too few for a race|back to the averaged weights"):
+        step_until_it_breaks()
+    assert torch.equal(model.weight, first)
+    assert opt.lr == pytest.approx(0.25e12)

@@ -1,49 +1,31 @@
-"""Outside races a step is one of the base, bit for bit, and costs one forward."""
+"""Steps outside races: what they cost, and those without a loss; see also test_reference.py."""
+
+import copy
 
 import pytest
 import torch
 
 from annealtune import SelfTuner
 
-AFTER = 200
 
-
-@pytest.mark.parametrize(
-    ("kind", "way"),
-    [
-        ("sgd", "closure"),
-        ("adamw", "closure with backward"),
-        ("adamw", "record"),
-    ],
-)
-def test_after_the_race_the_run_is_the_base_at_the_rates_it_announces(
-    make_run, make_batches, race_through, plain_steps, trained, twins, kind, way
-):
-    net, opt, step = make_run(kind, way, total_steps=1000)
+@pytest.mark.parametrize("name", ["closure", "closure with backward", "record"])
+def test_after_the_race_a_step_costs_one_forward(make_run, make_batches, race_through, kind, name):
+    net, opt, step = make_run(kind, name, total_steps=1000)
     race_through(opt, step, make_batches(400))
-    twin, base = twins(net, opt.base)
-    random_numbers = torch.get_rng_state()
-    net.forwards = twin.forwards = 0
-    batches, rates = make_batches(AFTER, seed=2), []
-    for x, y in batches:
-        rates.append(opt.lr)
+    net.forwards = 0
+    for x, y in make_batches(200, seed=2):
         step(x, y)
-    found = trained(net, opt)
-
-    torch.set_rng_state(random_numbers)
-    plain_steps(twin, base, batches, rates)
-    assert found == trained(twin, base)
-    assert net.forwards == twin.forwards == AFTER
+    assert net.forwards == 200
     assert not [event for event in opt.history.events if "race" not in event.text]
 
 
-def test_it_is_so_with_a_bare_step(
-    make_net, make_base, make_batches, loss_function, race_through, plain_steps, trained, twins
+def test_a_bare_step_is_one_of_the_base(
+    make_net, make_base, make_batches, loss_function, race_through, trained
 ):
     net = make_net()
     opt = SelfTuner(make_base(net, "sgd"), net, total_steps=400)
     race_through(opt, lambda x, y: opt.step(lambda: loss_function(net)(x, y)), make_batches(200))
-    twin, base = twins(net, opt.base)
+    twin, base = copy.deepcopy((net, opt.base))
     random_numbers = torch.get_rng_state()
     batches, rates = make_batches(7, seed=2), []  # fewer than it takes to miss the loss
     opt.zero_grad()
@@ -54,42 +36,13 @@ def test_it_is_so_with_a_bare_step(
         opt.zero_grad()
     found = trained(net, opt)
     torch.set_rng_state(random_numbers)
-    plain_steps(twin, base, batches, rates)
-    assert found == trained(twin, base)
-
-
-@pytest.mark.parametrize("warmup", [0, 40])
-def test_what_a_race_leaves_is_a_plain_run_from_the_first_weights(
-    make_run, make_net, make_base, make_batches, race_through, plain_steps, trained, kind, warmup
-):
-    """Nothing of the losers is left: neither in weights nor in state, buffers or random numbers."""
-    net, opt, step = make_run(kind, total_steps=1000, warmup=warmup)
-    batches = make_batches(400)
-    start = torch.get_rng_state()
-    count = race_through(opt, step, batches)
-    found = trained(net, opt)
-    for x, y in batches[count:]:  # the state is complete: it goes on in the same way
-        step(x, y)
-    after = trained(net, opt)
-
-    last = opt.races[-1]
-    own = make_net()
-    base = make_base(own, kind)
-    torch.set_rng_state(start)
-    if last.restarted:
-        for _ in range(count):
-            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)  # what a forward draws
+    for (x, y), rate in zip(batches, rates, strict=True):
+        base.zero_grad()
+        loss_function(twin)(x, y).backward()
         for group, ratio in zip(base.param_groups, (1.0, 0.01 / 0.1), strict=True):
-            group["lr"] = last.rate * (1 / max(warmup, 1)) * ratio
-    else:
-        before = count - last.minibatches
-        for _ in range(before):
-            torch.nn.functional.dropout(torch.ones(16, 12), 0.3)
-        plain_steps(own, base, batches[before:count], [last.rate] * last.minibatches)
-    assert found == trained(own, base)
-    rise = [min(1.0, made / max(warmup, 1)) for made in range(1, 401 - count)]
-    plain_steps(own, base, batches[count:], [last.rate * share for share in rise])
-    assert after == trained(own, base)
+            group["lr"] = rate * ratio
+        base.step()
+    assert found == trained(twin, base)
 
 
 def test_a_race_draws_as_many_random_numbers_as_one_run():

@@ -1,7 +1,5 @@
 """However the minibatch is told, the decisions and the weights are the same, bit for bit."""
 
-import contextlib
-
 import pytest
 import torch
 from torch import nn
@@ -34,94 +32,10 @@ def loss_of(net, x, y):
     return F.cross_entropy(net(x).float(), y)
 
 
-def by_closure(compute=loss_of):
-    """Make a loop that steps with a closure around ``compute(net, x, y)``."""
-
-    def loop(net, opt):
-        return lambda x, y: opt.step(lambda: compute(net, x, y))
-
-    return loop
-
-
-def by_record(compute=loss_of, change=lambda loss: loss, around=contextlib.nullcontext):
-    """Make a loop that records; ``change`` makes something else of the loss."""
-
-    def loop(net, opt):
-        compute_loss = opt.record(lambda x, y: compute(net, x, y))
-
-        def step(x, y):
-            with around():
-                loss = compute_loss(x, y)
-            change(loss).backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    return loop
-
-
-def by_backwards(losses):
-    """Make a loop with a closure that calls ``backward`` of each of several losses."""
-
-    def loop(net, opt):
-        def step(x, y):
-            def closure():
-                opt.zero_grad()
-                total = 0.0
-                for loss in losses(net, x, y):
-                    loss.backward()
-                    total = total + loss.detach()
-                return total
-
-            opt.step(closure)
-
-        return step
-
-    return loop
-
-
-def by_scaler(**options):
-    def loop(net, opt):
-        scaler = torch.amp.GradScaler("cpu", **options)
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y), scaler=scaler)
-
-        def step(x, y):
-            scaler.scale(compute_loss(x, y)).backward()
-            scaler.step(opt)
-            scaler.update()
-            opt.zero_grad()
-
-        return step
-
-    return loop
-
-
 def test_all_ways_are_one(outcome, ways, loss_function, kind):
-    """So is a GradScaler: its scale is a power of two."""
     loops = [lambda net, opt, way=way: way(opt, loss_function(net)) for way in ways.values()]
-    loops += [by_scaler(), by_scaler(enabled=False)]
     outcomes = [outcome(loop, kind) for loop in loops]
     assert all(one == outcomes[0] for one in outcomes)
-
-
-def test_accumulation_over_micro_batches(outcome, kind):
-    def parts(x, y):
-        return list(zip(x.chunk(4), y.chunk(4), strict=True))
-
-    def recorded(net, opt):
-        compute_loss = opt.record(lambda x, y: loss_of(net, x, y))
-
-        def step(x, y):
-            for part in parts(x, y):
-                (compute_loss(*part) / 4).backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    accumulated = by_backwards(lambda net, x, y: (loss_of(net, *p) / 4 for p in parts(x, y)))
-    assert outcome(accumulated, kind) == outcome(recorded, kind)
 
 
 def test_several_recorded_functions_in_one_step(outcome):
@@ -139,11 +53,20 @@ def test_several_recorded_functions_in_one_step(outcome):
 
         return step
 
-    both = by_backwards(lambda net, x, y: (loss_of(net, x, y), penalty(net)))
-    assert outcome(both) == outcome(recorded)
+    def in_a_closure(net, opt):
+        def closure(x, y):
+            opt.zero_grad()
+            losses = loss_of(net, x, y), penalty(net)
+            for loss in losses:
+                loss.backward()
+            return sum(losses).detach()
+
+        return lambda x, y: opt.step(lambda: closure(x, y))
+
+    assert outcome(in_a_closure) == outcome(recorded)
 
 
-def test_calls_that_take_no_part_are_left_alone(outcome):
+def test_calls_that_take_no_part_are_left_alone(outcome, ways, loss_function):
     """Evaluation under no_grad, a loss whose backward nobody calls, and a step that is skipped."""
 
     def loop(net, opt):
@@ -170,38 +93,36 @@ def test_calls_that_take_no_part_are_left_alone(outcome):
 
         return step
 
-    assert outcome(loop) == outcome(by_record())
+    plain = outcome(lambda net, opt: ways["record"](opt, loss_function(net)))
+    assert outcome(loop) == plain
 
 
-def test_the_factor_on_the_loss_is_repeated_for_every_arm(outcome, kind):
-    scaled = outcome(by_record(change=lambda loss: loss * 0.3), kind)
-    assert scaled == outcome(by_closure(lambda net, x, y: loss_of(net, x, y) * 0.3), kind)
-    if kind == "sgd":
-        assert scaled != outcome(by_record(), kind)
+def test_clipping_for_every_arm(outcome, ways, loss_function, kind):
+    """Also of the run that starts again after its race."""
 
+    def clip(net):
+        nn.utils.clip_grad_norm_(net.parameters(), 0.1)
 
-def test_clipping_for_every_arm(outcome, kind):
-    def in_closure(net, opt):
-        def step(x, y):
-            def closure():
-                opt.zero_grad()
-                loss = loss_of(net, x, y)
-                loss.backward()
-                nn.utils.clip_grad_norm_(net.parameters(), 0.1)
-                return loss
+    def in_a_closure(net, opt):
+        def closure(x, y):
+            opt.zero_grad()
+            loss = loss_of(net, x, y)
+            loss.backward()
+            clip(net)
+            return loss
 
-            opt.step(closure)
-
-        return step
+        return lambda x, y: opt.step(lambda: closure(x, y))
 
     def before_step(net, opt):
-        opt.before_step(lambda: nn.utils.clip_grad_norm_(net.parameters(), 1e-9)).remove()
-        opt.before_step(lambda: nn.utils.clip_grad_norm_(net.parameters(), 0.1))
-        return by_record()(net, opt)
+        opt.before_step(lambda: clip(net))
+        return recorded(net, opt)
 
-    clipped = outcome(in_closure, kind, around=0.01)
+    def recorded(net, opt):
+        return ways["record"](opt, loss_function(net))
+
+    clipped = outcome(in_a_closure, kind, around=0.01)
     assert clipped == outcome(before_step, kind, around=0.01)
-    assert clipped != outcome(by_record(), kind, around=0.01)
+    assert clipped != outcome(recorded, kind, around=0.01)
 
 
 def test_what_step_returns(make_run, make_batches, way, ways):
@@ -217,20 +138,6 @@ def test_what_step_returns(make_run, make_batches, way, ways):
                 buffer.copy_(value)
         assert torch.equal(step(x, y).detach(), expected)
     assert not opt.is_racing
-
-
-def test_autocast_is_repeated_for_every_arm(outcome, kind):
-    def bfloat16():
-        return torch.autocast("cpu", dtype=torch.bfloat16)
-
-    def narrow(net, x, y):
-        with bfloat16():
-            return loss_of(net, x, y)
-
-    expected = outcome(by_closure(narrow), kind)
-    assert outcome(by_record(narrow), kind) == expected
-    assert outcome(by_record(around=bfloat16), kind) == expected
-    assert outcome(by_closure(), kind) != expected
 
 
 def test_an_overflow_in_one_arm_only():
