@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from annealtune.optim.average import WeightAverage
+from annealtune.optim.centre import ADAMS, CENTRE_OF_ADAMS, relative_centre
 from annealtune.optim.guard import EVERY
 from annealtune.optim.options import GroupRates
-from annealtune.optim.race import ADAMS, CENTRE_OF_ADAMS, relative_centre
 from annealtune.optim.schedule import default_warm_up, share_left, share_of_rate
 
 from .average import Average

@@ -10,7 +10,7 @@ from typing import Any
 from unittest import mock
 
 from annealtune.annealing import race as rules
-from annealtune.optim import average, guard, race, schedule, self_tuner
+from annealtune.optim import average, centre, guard, race, schedule, self_tuner
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.race import Races
 
@@ -33,8 +33,8 @@ CONSTANTS: dict[str, tuple[str, tuple[ModuleType, ...]]] = {
     "short-most": ("_SHORT_MOST", (rules,)),
     "patience": ("_PATIENCE", (rules,)),
     "anytime-length": ("_ANYTIME", (rules,)),
-    "relative-change": ("_RELATIVE_CHANGE", (race,)),
-    "centre-steps": ("_STEPS", (race,)),
+    "relative-change": ("_RELATIVE_CHANGE", (centre,)),
+    "centre-steps": ("_STEPS", (centre,)),
     "most-cuts": ("_MOST_CUTS", (guard,)),
     "warm-up": ("_WARM_UP", (schedule,)),
     "decay": ("_DECAY", (schedule,)),

@@ -19,7 +19,8 @@ from annealtune.errors import NonFiniteLossError
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.run_state import is_out_of_reach, same
+from annealtune.optim.hooks import same
+from annealtune.optim.run_state import is_out_of_reach
 
 EVERY = 8  # steps from one look at the loss to the next
 _CUT = 0.25  # what is left of the rate after a cut

@@ -16,9 +16,7 @@ import functools
 import operator
 import random
 import sys
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -28,6 +26,7 @@ from torch.optim import Optimizer
 from torch.utils._pytree import tree_map_only
 
 from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.hooks import TORCHS_OWN, Hook, copied, hooks_of
 from annealtune.optim.parameters import gathered, parameters_of, read
 
 Pairs = list[tuple[Tensor, Tensor]]
@@ -153,10 +152,10 @@ class Copies:
 
     def add(self, pairs: Pairs) -> None:
         """Take tensors in whose copies are there."""
-        for t, copied in pairs:
+        for t, kept_copy in pairs:
             self._tensors = [*self._tensors, t]
             self._forms = [*self._forms, (t.shape, t.dtype, t.device)]
-            self._groups = [*self._groups, ([t], [copied])]
+            self._groups = [*self._groups, ([t], [kept_copy])]
 
     def pairs(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield every tensor and its copy."""
@@ -204,7 +203,7 @@ class Surroundings:
                 if isinstance(value, Tensor):
                     found[name] = value
                     self._versions.append((name, value, value._version))
-                elif value is None and name not in _TORCHS_OWN:
+                elif value is None and name not in TORCHS_OWN:
                     found[name] = None
             if found:
                 self._attributes.append((module, found))
@@ -301,9 +300,6 @@ class Surroundings:
                 self.replace(modules[place], name, moved)
 
 
-_TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
-
-
 class Flags:
     """The training flags of modules as they are now.
 
@@ -372,114 +368,6 @@ class Gradients:
             t.grad = gradient
         if self._values is not None:
             self._values.put_back()
-
-
-class Hook:
-    """A function that is called at every step of the base; what it remembers belongs to the run.
-
-    That is what its first call changes, and containers that are empty before it: attributes of the
-    object that it is, or is a method of, and variables of the function around it or of its file, as
-    far as they are numbers, tensors, or containers of them.
-
-    Example:
-        >>> norms = []
-        >>> hook = Hook(lambda: norms.append(1.0))
-        >>> before = hook.memory()
-        >>> hook()
-        >>> hook.remember(before)
-        >>> norms
-        []
-    """
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        # Where it remembers something, once that is known: dicts with a key, or cells.
-        self._places: list[tuple[Any, str]] | None = None
-        self._first: list[Any] = []  # what it knew before its first call
-
-    def __call__(self, *_: Any) -> None:
-        """Call the function; the first time find out what it remembers."""
-        if self._places is not None:
-            self._function()
-            return
-        before = {(id(o), name): _copied(_value(o, name)) for o, name in self._candidates()}
-        self._function()
-        found = []
-        for o, name in self._candidates():
-            then = before.get((id(o), name), _ABSENT)
-            is_empty = isinstance(then, dict | list | set | deque) and not then  # it may fill later
-            if is_empty or not same(then, _value(o, name)):
-                found.append((o, name))
-                self._first.append(then)
-        self._places = found
-
-    def memory(self) -> list[Any]:
-        """Return what it remembers; nothing before its first call."""
-        return [_value(o, name) for o, name in self._places or ()]
-
-    def remember(self, memory: list[Any]) -> None:
-        """Remember this, or nothing of what it was called for."""
-        memory = memory or _copied(self._first)
-        for (o, name), value in zip(self._places or (), memory, strict=True):
-            if not isinstance(o, dict):
-                o.cell_contents = value
-            elif value is _ABSENT:
-                o.pop(name, None)
-            else:
-                o[name] = value
-
-    def _candidates(self) -> list[tuple[Any, str]]:
-        """Return where it may: attributes, variables of the function around it, global ones."""
-        function = getattr(self._function, "__func__", self._function)
-        holder = getattr(self._function, "__self__", self._function)
-        code = getattr(function, "__code__", None)
-        found = [(cell, "") for cell in getattr(function, "__closure__", None) or ()]
-        found += [(function.__globals__, name) for name in code.co_names] if code else []
-        if not isinstance(holder, FunctionType | Optimizer):
-            own = getattr(holder, "__dict__", {})
-            found += [(own, name) for name in own if name not in _TORCHS_OWN]
-        return [(o, name) for o, name in found if isinstance(_value(o, name), _REMEMBERED)]
-
-
-def _value(place: Any, name: str) -> Any:
-    return place.get(name, _ABSENT) if isinstance(place, dict) else place.cell_contents
-
-
-_ABSENT = object()
-_COMPARED = (bool, int, float, str, tuple, set)
-_REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
-
-
-def _copied(value: Any) -> Any:
-    """Copy containers and the tensors in them; parameters and other objects are what they are."""
-    if isinstance(value, Tensor):
-        return value if isinstance(value, nn.Parameter) else value.detach().clone()
-    if isinstance(value, dict):
-        made = copy.copy(value)
-        for key, item in value.items():
-            made[key] = _copied(item)
-        return made
-    if isinstance(value, deque):
-        return deque(map(_copied, value), value.maxlen)
-    return type(value)(map(_copied, value)) if type(value) in (list, tuple, set) else value
-
-
-def same(one: Any, other: Any) -> bool:
-    """Compare numbers, tensors and containers of them; other objects by which one it is."""
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return one.shape == other.shape and torch.equal(one, other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | deque) and isinstance(other, list | deque):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one is other or (isinstance(one, _COMPARED) and bool(one == other))
-
-
-def hooks_of(base: Optimizer) -> list[Hook]:
-    """Return the functions that a tuner has hooked on to the steps of its base."""
-    before, after = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks
-    hooks: list[Any] = [*before.values(), *after.values()]
-    return [hook for hook in hooks if isinstance(hook, Hook)]
 
 
 def is_out_of_reach(tensor: Tensor) -> bool:
@@ -571,7 +459,7 @@ class Snapshot:
         self._hooks = []
         optimizer = self._optimizer
         if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-            self._hooks = [(hook, _copied(hook.memory())) for hook in hooks_of(optimizer)]
+            self._hooks = [(hook, copied(hook.memory())) for hook in hooks_of(optimizer)]
         self._values.take(tensors)
         self._has_gradients = gradients
         if gradients:
@@ -588,7 +476,7 @@ class Snapshot:
         if self._has_gradients:
             self._gradient_values.put_back()
         for hook, memory in self._hooks:
-            hook.remember(_copied(memory))
+            hook.remember(copied(memory))
         for group, options in self._groups:
             for key in group.keys() - options.keys() - {"params"}:
                 del group[key]
@@ -746,7 +634,7 @@ class RunState:
         self._weights = [self._stored(w) for w in parameters_of(self._base)]
         self._kept = self._away(copy.deepcopy(_optimizer_part(self._base, context.parameters)))
         self.around = Surroundings.of(context)
-        self._memories = {hook: _copied(hook.memory()) for hook in hooks_of(self._base)}
+        self._memories = {hook: copied(hook.memory()) for hook in hooks_of(self._base)}
 
     @torch.no_grad()
     def exchange(self, then: Callable[[], None] | None = None) -> None:
@@ -818,7 +706,7 @@ class RunState:
         _write_optimizer_part(self._base, parameters, part)
         self.around.put_back()
         for hook in hooks_of(self._base):
-            hook.remember(_copied(self._memories.get(hook, [])))
+            hook.remember(copied(self._memories.get(hook, [])))
         show_new_weights(self._model.modules())
 
     @torch.no_grad()

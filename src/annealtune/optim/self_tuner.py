@@ -28,6 +28,7 @@ from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.guard import LossGuard
 from annealtune.optim.history import History
+from annealtune.optim.hooks import Hook
 from annealtune.optim.minibatch import Intake, Minibatch, Objective
 from annealtune.optim.options import GroupRates, check_base, direction
 from annealtune.optim.parameters import gradients_are_finite, has_gradient
@@ -40,7 +41,6 @@ from annealtune.optim.race import (
     broken_from_the_start,
     rate_of,
 )
-from annealtune.optim.run_state import Hook
 from annealtune.optim.schedule import share_left, share_of_rate
 from annealtune.optim.wrapper import OptimizerWrapper
 

@@ -11,10 +11,11 @@ from torch.optim import Optimizer
 
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part, StateError
+from annealtune.optim.hooks import Hook
 from annealtune.optim.keeper import Keeper, Look, Score, Which
 from annealtune.optim.minibatch import Function, Intake
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import Hook, Pairs, PutAside, check_named, kept, named_pairs, write
+from annealtune.optim.run_state import Pairs, PutAside, check_named, kept, named_pairs, write
 
 # The key in the first parameter group of a state dict. Groups are the one place that survives
 # dtype casts, deep copies and distributed checkpoints unchanged.
