@@ -111,9 +111,9 @@ def allowance(total_steps: int | None, spent: int | None = None) -> Allowance:
     """Return what a race may cost in a run of this length.
 
     That is 4 % of the run in extra steps, at most 100, so 1 % of 10,000 steps; in runs of less than
-    800 steps 12 %, at most 32; and twice that on a plateau. A further race, where the first was
-    won at its edge, may cost half of it. All races together stay below 6 % of a run of 4,000 steps
-    or more and 12 % of one of 2,000 or less.
+    800 steps 12 %, at most 32; and twice that on a plateau. A further race, where even the
+    lowest rate of the first did harm, may cost half of it. All races together stay below 6 % of a
+    run of 4,000 steps or more and 12 % of one of 2,000 or less.
 
     Args:
         total_steps: planned length of the run; None is unknown.

@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from annealtune.optim.options import GroupRates
 from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import RandomState, Snapshot
+from annealtune.optim.run_state import Gradients, RandomState, Snapshot
 
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
 # What only has such a name may not.
@@ -53,6 +53,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     parameters = parameters_of(base)
     possible = highest_rate(base) / _FARTHEST**0.5  # the arms go far above the centre
     origin = [p.clone() for p in parameters]
+    first = Gradients(parameters, copied=True)  # some bases, and hooks, write into them
     for _ in range(_TRIES):
         before.take(gradients=True)
         try:
@@ -60,6 +61,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
             with _without_post_hooks(base):
                 for _ in range(_STEPS - 1):
                     base.step()
+                    first.put_back()
                 weights = [p.clone() for p in parameters]
                 base.step()
             change = _relative_change(parameters, weights, origin)

@@ -48,8 +48,9 @@ class Hook:
         found = []
         for o, name in self._candidates():
             then = before.get((id(o), name), _ABSENT)
-            is_empty = isinstance(then, dict | list | set | deque) and not then  # it may fill later
-            if is_empty or not same(then, _value(o, name)):
+            is_empty = isinstance(then, dict | list | set | deque) and not then
+            may_fill = is_empty and self._mentions(o, name)  # later
+            if may_fill or not same(then, _value(o, name)):
                 found.append((o, name))
                 self._first.append(then)
         self._places = found
@@ -69,6 +70,13 @@ class Hook:
             else:
                 o[name] = value
 
+    def _mentions(self, place: Any, name: str) -> bool:
+        """Tell whether it is its own: the object of a method has lists for other things too."""
+        holder = getattr(self._function, "__self__", None)
+        if holder is None or place is not getattr(holder, "__dict__", None):
+            return True
+        return name in getattr(self._function, "__func__", self._function).__code__.co_names
+
     def _candidates(self) -> list[tuple[Any, str]]:
         """Return where it may: attributes, variables of the function around it, global ones."""
         function = getattr(self._function, "__func__", self._function)
@@ -83,7 +91,12 @@ class Hook:
 
 
 def _value(place: Any, name: str) -> Any:
-    return place.get(name, _ABSENT) if isinstance(place, dict) else place.cell_contents
+    if isinstance(place, dict):
+        return place.get(name, _ABSENT)
+    try:
+        return place.cell_contents
+    except ValueError:  # a variable that is not assigned yet
+        return _ABSENT
 
 
 _ABSENT = object()

@@ -161,7 +161,7 @@ def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Ne
 
 
 class Races(Part):
-    """Finds the setting of a run by one race, or by a few where the winner is at an edge.
+    """Finds the setting of a run by one race, or by a few where even the lowest rate does harm.
 
     Args:
         context: the run.
@@ -190,7 +190,9 @@ class Races(Part):
         Then the centre is to be held.
         """
         ranks = self._context.ranks
-        self.centre = ranks.first(self._find_centre(), "centre", step)
+        with kept(Surroundings.of(self._context)):  # hooks are called in trial steps too
+            centre = self._find_centre()
+        self.centre = ranks.first(centre, "centre", step)
         settings = self._first_arms()
         if not settings:
             return None
@@ -300,8 +302,8 @@ class Races(Part):
     def _cautious(self, race: Race, outcome: Outcome) -> Outcome:
         """Keep the incumbent where a smaller rate of Adam's has won that is not clearly better.
 
-        A race is cold and the run is warmed up, so large rates do better there than here. And in
-        noise any arm can win, but a rate that is too small learns nothing. An incumbent that does
+        A race is cold and the run is warmed up, so large rates do better in the run. And in noise
+        any arm can win, but a rate that is too small learns nothing. An incumbent that does
         harm is not kept.
         """
         incumbent, standings = self._incumbent(race), race.standings

@@ -241,9 +241,10 @@ class Surroundings:
 
     def add(self, pairs: Pairs) -> None:
         """Note parameters too, with what they were."""
+        known = self.copies()  # a run that was loaded has them already
         if self._copies is None:
             self._copies = Copies()
-        self._copies.add(pairs)
+        self._copies.add([(t, then) for t, then in pairs if id(t) not in known])
 
     def overwritten(self) -> list[str]:
         """Return the names of attributes whose values were written in place: those are lost."""

@@ -53,11 +53,11 @@ class SelfTuner(OptimizerWrapper):
 
     At the first step copies of the run ("arms") start side by side with rates half a decade apart.
     They make their steps on the same minibatches; an arm that clearly loses is dropped, and the one
-    with the lowest loss wins. The run starts again with its rate (half a decade less over bases
-    whose usual rates are not known), and from then on every step is one of the base, bit for bit.
-    The rate is warmed up and held; with a known length it decays to zero over the last quarter. An
-    average of the weights is kept, for `averaged`. Where `validate` looks at a validation set, the
-    output is the best weights, averaged or last: `best`, `load_best`.
+    with the lowest loss wins. The run starts again with its rate, and from then on every step is
+    one of the base, bit for bit. The rate is warmed up and held; with a known length it decays to
+    zero over the last quarter. An average of the weights is kept, for `averaged`. Where `validate`
+    looks at a validation set, the output is the best weights, averaged or last: `best`,
+    `load_best`.
 
     Args:
         base: the optimizer whose rate is wanted; any whose ``step`` needs no closure. Its own rate
@@ -66,8 +66,8 @@ class SelfTuner(OptimizerWrapper):
             arm.
         total_steps: planned number of calls of `step`, those of a race included.
         around: the rate in the middle of the first race. By default 3e-3 for Adam and its kin,
-            other constants for Adagrad and Adadelta, else the rate whose steps change the weights
-            by about 2 % of their size.
+            else the rate whose thirtieth step along the first gradient changes the weights by 2 %
+            of their size.
         neighborhood: settings to race instead, of any options of the base: an H such as
             ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
         objective: what the arms are judged by at the end of a race, instead of their losses: a

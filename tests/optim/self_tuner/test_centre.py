@@ -94,3 +94,15 @@ def test_matrices_that_get_no_gradient_do_not_move_it():
         return opt.lr
 
     assert rate() == rate(nn.Parameter(torch.randn(300, 300)))
+
+
+def test_a_base_that_writes_into_its_gradients_has_the_same_centre():
+    def rate(*, foreach):
+        torch.manual_seed(0)
+        model = nn.Linear(6, 1)
+        options = {"lr": 0.1, "momentum": 0.9, "nesterov": True, "foreach": foreach}
+        opt = SelfTuner(torch.optim.SGD(model.parameters(), **options), model, total_steps=STEPS)
+        opt.step(lambda: F.mse_loss(model(torch.ones(4, 6)), torch.zeros(4, 1)))
+        return opt._run.races.centre
+
+    assert rate(foreach=True) == pytest.approx(rate(foreach=False), rel=1e-4)

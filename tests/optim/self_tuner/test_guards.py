@@ -1,5 +1,7 @@
 """What a loop does besides forward, backward and step: it reaches every arm, or it is said."""
 
+import copy
+
 import pytest
 import torch
 from torch import distributed, nn
@@ -80,3 +82,76 @@ def test_a_closure_may_return_what_a_training_step_does(kind):
     opt = kind(base, model)
     opt.step(lambda: {"loss": F.mse_loss(model(inputs()[0]), inputs()[1]), "n": 16})
     opt.step(lambda: (F.mse_loss(model(inputs()[0]), inputs()[1]), 16))
+
+
+class Trainer:
+    """Clips in a method, and has lists of its own."""
+
+    def __init__(self):
+        self.model, base = make()
+        self.opt = SelfTuner(base, self.model, total_steps=1000)
+        self.losses = []
+        self.opt.before_step(self.clip)
+        self.compute_loss = self.opt.record(lambda x, y: F.mse_loss(self.model(x), y))
+
+    def clip(self):
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+
+    def fit(self, steps):
+        for number in range(steps):
+            loss = self.compute_loss(*inputs(number))
+            loss.backward()
+            self.opt.step()
+            self.opt.zero_grad()
+            self.losses.append(loss.item())
+
+
+def test_what_a_loop_notes_in_the_object_of_a_hook_stays():
+    trainer = Trainer()
+    trainer.fit(60)
+    assert not trainer.opt.is_racing
+    assert len(trainer.losses) == 60
+
+
+def test_a_hook_may_wait_for_a_variable():
+    model, base = make()
+    opt = SelfTuner(base, model, total_steps=1000)
+    opt.before_step(lambda: late if opt.steps else None)
+    F.mse_loss(model(inputs()[0]), inputs()[1])
+    compute_loss = opt.record(lambda x, y: F.mse_loss(model(x), y))
+    compute_loss(*inputs()).backward()
+    opt.step()
+    late = 1.0
+    assert opt.steps == late
+
+
+@pytest.mark.parametrize("saved_at", [1, 4])
+def test_a_teacher_that_a_hook_moves_is_loaded_with_its_arm(saved_at):
+    def begin():
+        torch.manual_seed(0)
+        student, teacher = nn.Linear(6, 1), nn.Linear(6, 1).requires_grad_(False)
+        model = nn.ModuleList([student, teacher])
+        opt = SelfTuner(torch.optim.AdamW(student.parameters()), model, total_steps=1000)
+
+        @torch.no_grad()
+        def follow():
+            for own, other in zip(teacher.parameters(), student.parameters(), strict=True):
+                own.lerp_(other, 0.3)
+
+        opt.after_step(follow)
+        return model, opt, opt.record(lambda x: F.mse_loss(student(x), teacher(x.flip(1)) + 1))
+
+    def losses(saved_at):
+        model, opt, compute_loss = begin()
+        for step in range(12):
+            if step == saved_at:
+                states = copy.deepcopy((model.state_dict(), opt.state_dict()))
+                model, opt, compute_loss = begin()
+                model.load_state_dict(states[0])
+                opt.load_state_dict(states[1])
+            compute_loss(inputs(step)[0]).backward()
+            opt.step()
+            opt.zero_grad()
+        return opt._race.standings.losses if opt.is_racing else opt.races[-1].losses
+
+    assert list(map(list, losses(saved_at))) == list(map(list, losses(None)))
