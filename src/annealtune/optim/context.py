@@ -63,11 +63,6 @@ class Context:
         """The gradients of the parameters that have one."""
         return gradients_of(self.base)
 
-    @property
-    def all_parameters(self) -> list[Tensor]:
-        """The parameters of the base and of the model."""
-        return list(dict.fromkeys([*parameters_of(self.base), *self.model.parameters()]))
-
     def others(self, leaves: Iterable[Tensor] = ()) -> list[Tensor]:
         """Return the parameters of the model, and the leaves, that the base does not have."""
         found: dict[Tensor, None] = dict.fromkeys(self.model.parameters())

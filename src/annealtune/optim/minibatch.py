@@ -625,13 +625,18 @@ class Probe:
         self._put_back: tuple[Callable[[], None], ...] = ()
         self._skip: _WithoutBackward | None = None
 
+    def _parameters(self) -> list[Tensor]:
+        """Return those of the base and of the model."""
+        base, model = self._context.base, self._context.model
+        return list(dict.fromkeys([*parameters_of(base), *model.parameters()]))
+
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
         try:
             modules = self._context.modules
             self._begin(modules)
-            skip = self._skip = _WithoutBackward(Gradients(self._context.all_parameters))
+            skip = self._skip = _WithoutBackward(Gradients(self._parameters()))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -655,9 +660,7 @@ class Probe:
             DifferentiatesError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        model = context.model
-        modules = list(model.modules())
-        parameters = list(dict.fromkeys([*parameters_of(context.base), *model.parameters()]))
+        modules, parameters = list(context.model.modules()), self._parameters()
         gradients = Gradients(parameters)
         guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
         around = Surroundings(modules, context.written or ())

@@ -544,7 +544,7 @@ class Race:
     def is_over(self) -> bool:
         """Whether it is time for the verdict."""
         live = len(self.standings.live)
-        if self.standings.spoilt >= MOST_SPOILT:
+        if self.all_broke:
             return True
         if live == 1:  # one that is left because the others broke may break too
             return self.standings.minibatches >= LEAST_WINDOW

@@ -340,7 +340,6 @@ class Run(Part):
         self.intake = Intake(context, notes=True)
         self.history = History(context.ranks)
         self.rates = GroupRates("SelfTuner", context.base)
-        self.rates.refuse_others()
         self.races = Races(context, self.rates, self.history, plan)
         self.guard = LossGuard(context, self.history, average=average, is_on=is_guarded)
         self.steps = 0
