@@ -89,7 +89,7 @@ def parts() -> list[Part]:
     compared = [*OURS, centre, "held-quarter", *CHIEF]
     long = Part("adamw", CHEAPEST, ["held"], [*ours, centre], length_factor=10.0, seeds=SEEDS[:2])
     return [
-        Part("adamw", list(OPEN), ["held"], compared, seeds=SEEDS[:3]),
+        Part("adamw", list(OPEN), ["held"], compared),
         Part("sgd", open_for_sgd, ["held"], relative, seeds=SEEDS[:3]),
         *(
             Part(base, tasks, ["held"], relative, seeds=SEEDS[:1])
