@@ -167,6 +167,8 @@ class RunDirectory:
         for records in (self.metrics, self.moves):
             records.cut(0 if state is None else state["records"][records.path.name][0])
         self._remove_scratch()
+        if state is not None:
+            self.checkpoints.tidy()
         self.best = None if state is None else state["best"]
         if self.best is None:
             return False
