@@ -40,10 +40,10 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     if records and "rate" in records[-1]:
         rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
     if records:
-        rows.append(("last epoch", describe(_known(records[-1]))))
+        rows.append(("last epoch", describe(records[-1])))
         facts = (state or {}).get("best") or {}
         best = result["best_epoch"] if result else facts.get("epoch")
-        rows += [("best epoch", f"{best}: {describe(_known(records[best - 1]))}")] if best else []
+        rows += [("best epoch", f"{best}: {describe(records[best - 1])}")] if best else []
     if result:
         rows.append(("test", told_scores(result, "test").replace("test ", "")))
         rows.append(("weights", str(directory.best_weights)))
@@ -71,7 +71,3 @@ def _unfinished(steps: list[int]) -> str:
     if not steps:
         return "begun, nothing saved yet; continue with --resume"
     return f"unfinished, saved at step {steps[0]}; continue with --resume"
-
-
-def _known(record: dict[str, float | None]) -> dict[str, float]:
-    return {key: value for key, value in record.items() if value is not None}

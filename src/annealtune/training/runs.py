@@ -21,8 +21,9 @@ from annealtune.training.progress import Progress, warnings_told
 from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import cpu_name, describe_provenance, read_json
-from annealtune.training.world import World, check_processes, joined
+from annealtune.training.storage.files import cpu_name, describe_provenance, locked, read_json
+from annealtune.training.storage.seal import seal_run
+from annealtune.training.world import World, joined
 
 # What the last epoch's record and the result have in common, where the method has it.
 _ALSO_IN_RESULT = (
@@ -67,14 +68,18 @@ def run(
         shown = progress if world.is_first and progress is not None else Progress()
         with contextlib.ExitStack() as held:
             # The first process works in the directory, for all.
-            world.of_first(lambda: held.enter_context(directory.locked()))
+            world.of_first(lambda: held.enter_context(locked(directory.path)))
             found = world.of_first(lambda: _opened(config, directory, shown.warn, resume=resume))
             if not is_available(found.config.device):
                 raise ConfigError(
                     f"device = {found.config.device!r}: is not available on this machine; take cpu "
                     "or auto"
                 )
-            world.of_first(lambda: check_processes(found.config, world.size))
+            if found.config.batch_size < world.size:
+                raise ConfigError(
+                    f"batch_size = {found.config.batch_size}: must be at least the number of "
+                    f"processes, which share a minibatch, got {world.size} of them"
+                )
             if found.result is not None:
                 return found.result
             training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
@@ -95,7 +100,7 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
         config = config.model_copy(update={"data_dir": data_dir})
     if not is_available(config.device):
         config = config.model_copy(update={"device": best_device()})
-    session = make_session(config, Progress())
+    session = make_session(config)
     directory.check_data(session.task)
     facts = directory.load_best(session.model)
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
@@ -131,7 +136,7 @@ def load(run_dir: str | PathLike[str], *, raw: bool = False) -> nn.Module:
     return model.eval()
 
 
-def make_session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
+def make_session(config: RunConfig, world: World | None = None) -> Session:
     """Load the data and build model and method.
 
     Raises:
@@ -143,14 +148,12 @@ def make_session(config: RunConfig, progress: Progress, world: World | None = No
     world = world or World()
 
     def load() -> data.Dataset:
-        with progress.downloading() as show:
-            return data.load(
-                config.data,
-                data_dir=config.data_dir,
-                download=config.download,
-                image_size=config.image_size,
-                progress=show,
-            )
+        return data.load(
+            config.data,
+            data_dir=config.data_dir,
+            download=config.download,
+            image_size=config.image_size,
+        )
 
     first: list[data.Dataset] = []
     world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
@@ -249,7 +252,7 @@ class _Run:
         self.stop = stop
         self.world = world
         self.command = command
-        self.session = make_session(config, progress, world)
+        self.session = make_session(config, world)
 
     def begin(self, state: dict[str, Any] | None) -> None:
         """Continue from a state; note what the run begins with."""
@@ -260,7 +263,10 @@ class _Run:
             self._restore(state)
         self._races_told = len(session.method.races)
         self.stop.begin()
-        self._has_best = world.of_first(lambda: self._begin_directory(state))
+        environment = self._environment()
+        self._has_best = world.of_first(
+            lambda: self.directory.begin(state, self.config, environment, session.task)
+        )
         if state is not None and not self._has_best and session.keeper.has_weights:
             # A later epoch, which comes again, had replaced those that the checkpoint knows.
             with session.keeper.shown():
@@ -270,22 +276,13 @@ class _Run:
         world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
 
-    def _begin_directory(self, state: dict[str, Any] | None) -> bool:
-        """Go on in the directory, or begin in it; tell whether the best weights are there."""
-        directory, session = self.directory, self.session
-        has_best = directory.go_on(state)
-        directory.begin(self._config_text(), session.task)
-        return has_best
-
-    def _config_text(self) -> str:
-        if self.directory.has_begun:
-            return self.config.to_toml(self.directory.environment())
+    def _environment(self) -> dict[str, Any]:
+        """Return what the run is begun with."""
         facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
         # The last bits of a run depend on both.
         facts |= {"cpu": cpu_name(), "threads": self.config.threads}
         facts |= {} if self.world.size == 1 else {"processes": self.world.size}
-        facts |= {} if self.command is None else {"command": self.command}
-        return self.config.to_toml(facts)
+        return facts if self.command is None else {**facts, "command": self.command}
 
     def complete(self) -> dict[str, Any]:
         session = self.session
@@ -361,11 +358,9 @@ class _Run:
             "backwards": session.backwards,
             "training_seconds": session.seconds,
         }
-        return self.world.of_first(lambda: self._write_result(result))
-
-    def _write_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        self.directory.finish(result)
-        return read_json(self.directory.result_file)  # the same whether it is new or not
+        self.world.of_first(lambda: seal_run(self.directory.path, result))
+        # The same whether it is new or not.
+        return self.world.of_first(lambda: read_json(self.directory.result_file))
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Put the session where it was saved."""

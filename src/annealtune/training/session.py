@@ -25,7 +25,6 @@ from annealtune.optim.keeper import Keeper
 from annealtune.optim.run_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
-from annealtune.training.config.blocks import SsaOptions, TunedOptions
 from annealtune.training.data.batches import Samples, divide
 from annealtune.training.methods import CountedMinibatch
 from annealtune.training.task import Task
@@ -246,27 +245,17 @@ class Session:
 
 
 def _check_task(config: RunConfig, task: Task) -> None:
-    """Check every key that makes sense for some data only.
+    """Refuse to judge by the error what has no classes.
 
     Raises:
-        ConfigError: naming the key, and what the data is.
+        ConfigError: naming the key.
     """
-    method, options = config.method, config.options
-    if config.augment != "none" and not (task.is_image and task.input_type == "uint8"):
-        raise ConfigError(
-            f"augment = {config.augment!r}: only uint8 images are changed at random, got "
-            f"{task.input_type} samples of shape {task.input_shape}; take augment = 'none'"
-        )
-    if task.has_accuracy:
-        return
-    if isinstance(options, TunedOptions) and options.accept_on == "error":
-        raise _no_classes(f"{method}.accept_on = 'error'", "take 'loss' or a function of your own")
-    if isinstance(options, SsaOptions) and options.objective == "error":
-        raise _no_classes(f"{method}.objective = 'error'", "take 'loss'")
-
-
-def _no_classes(key: str, remedy: str) -> ConfigError:
-    return ConfigError(f"{key}: needs classes, which regression does not have; {remedy}")
+    for key in ("accept_on", "objective"):
+        if getattr(config.options, key, "loss") == "error" and not task.has_accuracy:
+            raise ConfigError(
+                f"{config.method}.{key} = 'error': needs classes, which regression does not have; "
+                "take 'loss'"
+            )
 
 
 class EpochTally:

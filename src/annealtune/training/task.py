@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Kind = Literal["classification", "regression", "tokens"]
-InputType = Literal["uint8", "float32", "float64", "int64"]
+InputType = Literal["uint8", "float32", "int64"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -25,8 +25,7 @@ class Task:
             ``"regression"``: numbers, judged by the mean squared error alone; ``"tokens"``: one
             token for each token that goes in, judged by cross-entropy and accuracy per token.
         input_shape: of one sample, as the data holds it.
-        input_type: ``"uint8"`` pixels, ``"float32"`` or ``"float64"`` numbers (the latter are
-            normalised before they are rounded), or ``"int64"`` tokens.
+        input_type: ``"uint8"`` pixels, ``"float32"`` numbers or ``"int64"`` tokens.
         output_shape: of what the model gives for one sample: one score for each class, one number
             for each target, or one score for each position and entry of the vocabulary.
         classes: the name of each class; empty unless the kind is classification.
@@ -53,16 +52,6 @@ class Task:
     std: tuple[float, ...] = ()
     scale: float = 1.0
     digest: str = ""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"Task(kind=...) must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        sizes = (*self.input_shape, *self.output_shape, self.vocabulary or 1)
-        if min(sizes) < 1:
-            raise ValueError(
-                f"Task(...): every size must be positive, got the input shape {self.input_shape} "
-                f"and the output shape {self.output_shape}"
-            )
 
     @classmethod
     def of_images(cls, *, channels: int, image_size: tuple[int, int], classes: int) -> Task:
@@ -160,7 +149,6 @@ class Task:
 
         Raises:
             TypeError: if keys are missing or unknown.
-            ValueError: if a value makes no sense.
         """
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in content.items()

@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from annealtune.errors import AnnealtuneError, ConfigError, RunError
 from annealtune.training import planned_size
-from annealtune.training.config import RunConfig
 from annealtune.training.data.batches import Samples
 
 Value = TypeVar("Value")
@@ -164,14 +163,12 @@ def joined(device: str) -> Iterator[World]:
         ConfigError: if the device is one of several that each process should have for itself.
         RunError: if another process was lost, or torch fails in this one.
     """
-    global has_joined
     if distributed.is_available() and distributed.is_initialized():  # by the caller
         yield World(distributed.get_rank(), distributed.get_world_size())
         return
     if planned_size() == 1:
         yield World()
         return
-    has_joined = True
     if device.startswith("cuda:"):
         raise ConfigError(
             f"device = {device!r}: with several processes each has a GPU of its own; take cuda"
@@ -203,19 +200,3 @@ def joined(device: str) -> Iterator[World]:
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-has_joined = False  # whether this process has joined others: until then all say the same
-
-
-def check_processes(config: RunConfig, size: int) -> None:
-    """Refuse what several processes cannot share.
-
-    Raises:
-        ConfigError: naming the key.
-    """
-    if config.batch_size < size:
-        raise ConfigError(
-            f"batch_size = {config.batch_size}: must be at least the number of processes, which "
-            f"share a minibatch, got {size} of them"
-        )

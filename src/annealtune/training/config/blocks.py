@@ -29,8 +29,7 @@ from annealtune.annealing import (
     make_strategy,
     takes_temperature,
 )
-from annealtune.errors import did_you_mean
-from annealtune.training.factories import is_factory, split_factory
+from annealtune.training.factories import check_name
 
 DEFAULT_STRATEGY = "simulated-annealing"
 DEFAULT_MOMENTUM = 0.9
@@ -133,7 +132,7 @@ class AnnealingOptions(Options):
     @field_validator("strategy")
     @classmethod
     def _is_a_strategy(cls, value: str) -> str:
-        return _known_name("strategy", value, tuple(STRATEGIES), "package.module:Class")
+        return check_name("strategy", value, STRATEGIES, "package.module:Class")
 
     @model_validator(mode="after")
     def _fit_together(self) -> AnnealingOptions:
@@ -173,18 +172,6 @@ class AnnealingOptions(Options):
             raise ValueError(f"strategy_options: {told}") from None
 
 
-def _known_name(key: str, value: str, names: tuple[str, ...], form: str) -> str:
-    """Return the value of a key if it is a known name, or has the form of a thing to import."""
-    if is_factory(value):
-        split_factory(key, value)
-    elif value not in names:
-        raise ValueError(
-            f"must be one of {', '.join(names)} or {form}, got {value!r}"
-            f"{did_you_mean(value, names)}"
-        )
-    return value
-
-
 class SelfTunedOptions(Options):
     """A torch optimizer whose rate is found inside the run."""
 
@@ -222,14 +209,9 @@ class SelfTunedOptions(Options):
 class TunedOptions(AnnealingOptions, NeighborhoodOptions):
     """Common to the methods that tune a torch optimizer: what the accept test compares."""
 
-    accept_on: str = Field(
-        "loss", description="what moves are judged by: loss, error or package.module:function"
+    accept_on: Literal["loss", "error"] = Field(
+        "loss", description="what moves are judged by: the loss, or one minus the accuracy"
     )
-
-    @field_validator("accept_on")
-    @classmethod
-    def _is_an_objective(cls, value: str) -> str:
-        return _known_name("accept_on", value, ("loss", "error"), "package.module:function")
 
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
         """Make the strategy and check that it fits H."""

@@ -7,15 +7,10 @@ VGG16 with an eighth of its channels.
 import re
 from typing import NamedTuple
 
-from annealtune.errors import ConfigError, unknown_name
-from annealtune.training.factories import is_factory, split_factory
+from annealtune.errors import ConfigError
+from annealtune.training.factories import check_name, is_factory
 
-DATASETS = {
-    "digits": "1,797 grey 8x8 digits, embedded in scikit-learn: no download",
-    "fashion-mnist": "70,000 grey 28x28 articles of clothing",
-    "cifar10": "60,000 colour 32x32 photographs",
-    "image-folder": "your own pictures: DIR/train/CLASS/*.png and DIR/test/CLASS/*.png",
-}
+DATASETS = ("digits", "fashion-mnist", "cifar10", "image-folder")
 _OR_ELSE = "package.module:factory"
 
 
@@ -46,11 +41,7 @@ def check_data(name: str) -> str:
     Raises:
         ConfigError: Otherwise, with the nearest name.
     """
-    if is_factory(name):
-        split_factory("data", name)
-    elif name not in DATASETS:
-        raise unknown_name("data", name, DATASETS, or_else=_OR_ELSE)
-    return name
+    return check_name("data", name, DATASETS, _OR_ELSE)
 
 
 def check_model(name: str) -> str:
@@ -60,9 +51,8 @@ def check_model(name: str) -> str:
         ConfigError: Otherwise, with the nearest name.
     """
     if is_factory(name):
-        split_factory("model", name)
-    else:
-        parse(name)
+        return check_name("model", name, (), _OR_ELSE)
+    parse(name)
     return name
 
 
@@ -78,10 +68,8 @@ def parse(name: str) -> tuple[str, int]:
     """
     suffix = re.search(r"-w(\d+)$", name)
     architecture = name[: suffix.start()] if suffix else name
-    if architecture not in ARCHITECTURES:
-        width = suffix[0] if suffix else ""
-        known = [other + width for other in ARCHITECTURES]
-        raise unknown_name("model", name, known, or_else=_OR_ELSE)
+    width = suffix[0] if suffix else ""
+    check_name("model", name, [other + width for other in ARCHITECTURES], _OR_ELSE)
     divisor = int(suffix[1]) if suffix else 1
     narrowest = ARCHITECTURES[architecture].narrowest
     if not 1 <= divisor <= narrowest:

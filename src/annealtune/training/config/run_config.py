@@ -68,9 +68,6 @@ class RunConfig(Options):
         None, description="height and width to resize an image-folder to"
     )
     train_size: Count | None = Field(None, description="use a fixed subset of this many samples")
-    augment: Literal["none", "crop-flip"] = Field(
-        "none", description="random crop and flip, or none"
-    )
     model: str = Field(
         "small-cnn",
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "

@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
 
 from .dataset import Dataset, Purpose, generator, split, subset
-
-_MARGIN = 4  # pixels by which an image is moved at the most
 
 
 class Samples(NamedTuple):
@@ -34,15 +31,15 @@ class Batches:
     """The minibatches of one epoch after the other.
 
     Iterating yields what is left of the current epoch and then moves on to the next, so a loop
-    that was left in the middle continues there. The order and the augmentation depend on the seed,
-    the epoch and the position alone: ``state_dict`` is those three numbers and a few for checking.
+    that was left in the middle continues there. The order depends on the seed and the epoch alone:
+    ``state_dict`` is these, the position and a few numbers for checking.
 
     Args:
-        inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32`` or
-            ``float64`` numbers, or ``int64`` tokens.
+        inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32``
+            numbers, or ``int64`` tokens.
         targets: One for each sample.
         batch_size: Samples in a minibatch; the last one of an epoch may be smaller.
-        seed: Of order, augmentation and `sample`.
+        seed: Of order and `sample`.
         mean: Of each channel or feature, in units of ``input / scale``; without it the inputs are
             yielded as they are.
         std: Standard deviation of each, in the same units.
@@ -50,7 +47,6 @@ class Batches:
         shuffle: A random order; otherwise the samples come as they are.
         reshuffle: A new order each epoch; otherwise the samples are divided into minibatches once
             (line 1 of Algorithm 2).
-        augment: Change the images by `crop_flip` before they are normalised.
         device: Where the minibatches live.
         channels_last: Yield images in channels-last memory order.
 
@@ -73,7 +69,6 @@ class Batches:
         scale: float = 255.0,
         shuffle: bool = True,
         reshuffle: bool = True,
-        augment: bool = False,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
     ) -> None:
@@ -81,12 +76,9 @@ class Batches:
         self.seed = seed
         self.shuffle = shuffle
         self.reshuffle = reshuffle
-        self.augment = augment
         self.epoch = 0
         self.position = 0
         self._scaling = Scaling(mean, std, scale, ndim=inputs.ndim).to(device)
-        if inputs.dtype == torch.float64:  # normalised now, then rounded
-            inputs, self._scaling = self._scaling(inputs), Scaling((), (), 1.0, ndim=inputs.ndim)
         self._inputs = inputs.to(device)
         self._targets = targets.to(device)
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
@@ -101,26 +93,23 @@ class Batches:
         while self.position < len(self):
             start = self.position * self.batch_size
             chosen = slice(start, start + self.batch_size)
-            source = None
-            if self.augment:
-                source = generator(self.seed, Purpose.AUGMENTATION, self.epoch, self.position)
             # Counted before it is handed out: a state saved while the caller works on this
             # minibatch continues with the next one.
             self.position += 1
-            yield self._minibatch(chosen if order is None else order[chosen], source)
+            yield self._minibatch(chosen if order is None else order[chosen])
         self.epoch += 1
         self.position = 0
 
     def sample(self, count: int, *, epoch: int) -> Iterator[Samples]:
         """Yield ``count`` random minibatches, or all samples once if there are fewer.
 
-        They are drawn without replacement, without augmentation, from a stream of their own: the
-        minibatches of the epochs do not change. The same epoch gives the same sample.
+        They are drawn without replacement from a stream of their own: the minibatches of the
+        epochs do not change. The same epoch gives the same sample.
         """
         source = generator(self.seed, Purpose.SAMPLE, epoch)
         order = torch.randperm(len(self._targets), generator=source).to(self._targets.device)
         for chosen in order[: count * self.batch_size].split(self.batch_size):
-            yield self._minibatch(chosen, None)
+            yield self._minibatch(chosen)
 
     def state_dict(self) -> dict[str, int]:
         """Return where the iteration stands, as plain integers."""
@@ -145,7 +134,6 @@ class Batches:
             "batch_size": self.batch_size,
             "shuffle": int(self.shuffle),
             "reshuffle": int(self.reshuffle),
-            "augment": int(self.augment),
         }
 
     def _order(self, epoch: int) -> Tensor | None:
@@ -154,7 +142,7 @@ class Batches:
         source = generator(self.seed, Purpose.ORDER, epoch if self.reshuffle else 0)
         return torch.randperm(len(self._targets), generator=source).to(self._targets.device)
 
-    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Samples:
+    def _minibatch(self, chosen: Tensor | slice) -> Samples:
         if isinstance(chosen, slice):
             # A copy, as of pixels below: a model may change its inputs in place.
             inputs, targets = self._inputs[chosen], self._targets[chosen]
@@ -162,8 +150,6 @@ class Batches:
         else:  # index_select copies whole samples: some 20 times faster than inputs[chosen]
             inputs = self._inputs.index_select(0, chosen)
             targets = self._targets.index_select(0, chosen)
-        if source is not None:
-            inputs = crop_flip(inputs, source)
         if inputs.dtype != torch.int64:
             inputs = inputs.to(torch.float32, memory_format=self._memory_format)
         return Samples(self._scaling.in_place(inputs), targets)
@@ -194,25 +180,18 @@ class Scaling(nn.Module):
         self.register_buffer("factor", None)
         self.register_buffer("offset", None)
         if mean:
-            self._scale = scale
-            self._center, self._spread = (
+            center, spread = (
                 torch.tensor(v, dtype=torch.float64).view(1, -1, *[1] * (ndim - 2))
                 for v in (mean, std)
             )
             # One multiplication and one addition.
-            self.factor = (1 / (scale * self._spread)).float()
-            self.offset = (-self._center / self._spread).float()
+            self.factor = (1 / (scale * spread)).float()
+            self.offset = (-center / spread).float()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return new inputs as ``float32``; tokens, and numbers without a mean, as they are.
-
-        ``float64`` inputs are rounded after the normalisation, others before it.
-        """
+        """Return new inputs as ``float32``; tokens, and numbers without a mean, as they are."""
         if self.factor is None or self.offset is None:
             return inputs
-        if inputs.dtype == torch.float64:
-            exact = (inputs.cpu() / self._scale - self._center) / self._spread
-            return exact.float().to(inputs.device)
         return torch.addcmul(self.offset, inputs.to(torch.float32), self.factor)
 
     def in_place(self, inputs: Tensor) -> Tensor:
@@ -220,24 +199,6 @@ class Scaling(nn.Module):
         if self.factor is None or self.offset is None:
             return inputs
         return torch.addcmul(self.offset, inputs, self.factor, out=inputs)
-
-
-def crop_flip(images: Tensor, source: torch.Generator) -> Tensor:
-    """Move each image by up to 4 pixels each way, black coming in, and mirror every second one.
-
-    The same as cutting a random window out of the image padded by 4 and flipping it left to right
-    with probability 1/2.
-
-    Args:
-        images: ``uint8`` of shape (images, channels, height, width).
-        source: A CPU generator, whatever the device.
-    """
-    count, _, height, width = images.shape
-    corners = torch.randint(2 * _MARGIN + 1, (2, count), generator=source).to(images.device)
-    mirrored = torch.randint(2, (count,), generator=source).bool().to(images.device)
-    windows = functional.pad(images, (_MARGIN,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    moved = windows[torch.arange(count, device=images.device), :, corners[0], corners[1]]
-    return torch.where(mirrored[:, None, None, None], moved.flip(3), moved)
 
 
 class Parts(NamedTuple):
@@ -290,7 +251,7 @@ def divide(
         )
 
     return Parts(
-        batches(training, reshuffle=config.reshuffle, augment=config.augment == "crop-flip"),
+        batches(training, reshuffle=config.reshuffle),
         batches(validation, shuffle=False),
         batches(test, shuffle=False),
     )

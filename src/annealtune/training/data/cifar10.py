@@ -16,8 +16,8 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset, from_files
-from .download import PublishedFile, ShowBytes, fetch, not_found
+from .dataset import Dataset
+from .download import PublishedFile, fetch, not_found
 
 FOLDER = "cifar-10-batches-bin"
 RECORD = 1 + 3 * 32 * 32
@@ -50,7 +50,6 @@ def load(
     data_dir: Path,
     *,
     download: bool = False,
-    progress: ShowBytes | None = None,
     archive: PublishedFile = ARCHIVE,
     batches: Sequence[PublishedFile] = BATCHES,
 ) -> Dataset:
@@ -67,13 +66,13 @@ def load(
         contents = [batch.read(folder / batch.name) for batch in batches]
     else:
         if download:
-            fetch(archive, data_dir, progress)
+            fetch(archive, data_dir)
         elif not packed.is_file():
             raise _missing(data_dir, archive, batches)
         contents = _unpack(packed, archive.read(packed), [batch.name for batch in batches])
     parts = [_records(content, b.name) for content, b in zip(contents, batches, strict=True)]
     train, test = torch.cat(parts[:-1]), parts[-1]
-    return from_files(
+    return Dataset(
         name="cifar10",
         train_inputs=_images(train),
         train_targets=train[:, 0].long(),

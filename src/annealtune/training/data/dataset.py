@@ -4,7 +4,6 @@ import hashlib
 import math
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,13 +11,12 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annealtune.errors import ConfigError, DataError
+from annealtune.errors import ConfigError
 from annealtune.training.task import KINDS, InputType, Kind, Task
 
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
     torch.float32: "float32",
-    torch.float64: "float64",
     torch.int64: "int64",
 }
 _AS_CLASSES = (
@@ -32,7 +30,6 @@ class Purpose(IntEnum):
     """What random numbers are for; two purposes never share a stream. Never renumber."""
 
     ORDER = 0
-    AUGMENTATION = 1
     SAMPLE = 2
     SUBSET = 3
     SPLIT = 4
@@ -60,8 +57,7 @@ class Dataset:
     Args:
         name: For messages and reports.
         train_inputs: ``uint8`` images of shape (images, channels, height, width), ``float32``
-            numbers of any shape (samples, ...), ``float64`` ones if they have a mean, or ``int64``
-            tokens of shape (samples, length).
+            numbers of any shape (samples, ...), or ``int64`` tokens of shape (samples, length).
         train_targets: For classification ``int64``, one class number per sample; for regression
             ``float32`` of shape (samples, ...); for tokens ``int64``, of the inputs' shape.
         test_inputs: As the training inputs, of the same shape.
@@ -122,7 +118,7 @@ class Dataset:
 
     def _check_inputs(self, part: str) -> None:
         argument, inputs = f"{part}_inputs", getattr(self, f"{part}_inputs")
-        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float or int64", inputs.dtype)
+        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float32 or int64", inputs.dtype)
         is_image = inputs.dtype == torch.uint8
         _require(
             inputs.numel() > 0 and (inputs.ndim == 4 if is_image else inputs.ndim > 1),
@@ -176,12 +172,6 @@ class Dataset:
                 values,
             )
         _require(not self.mean or dtype != torch.int64, "mean", "left out for tokens", self.mean)
-        _require(
-            bool(self.mean) or dtype != torch.float64,
-            "train_inputs",
-            "float32 where there is no mean",
-            dtype,
-        )
         positive = all(0 < number < math.inf for number in (*self.std, self.scale))
         _require(positive, "std=..., scale", "positive and finite", (self.std, self.scale))
 
@@ -213,18 +203,6 @@ class Dataset:
             found.update(f"{part.dtype} {tuple(part.shape)}".encode())
             found.update(part.contiguous().view(-1).numpy().view(np.uint8).data)
         return found.hexdigest()
-
-
-def from_files(name: str, **arguments: Any) -> Dataset:
-    """Return a data set that was read from files; takes what `Dataset` takes.
-
-    Raises:
-        DataError: If the files hold something that is no such data set.
-    """
-    try:
-        return Dataset(name=name, **arguments)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"data = {name!r}: the files do not hold it: {error}") from error
 
 
 def _require(is_right: bool, argument: str, rule: str, got: object) -> None:

@@ -2,20 +2,18 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+import rich.progress
 from filelock import FileLock
+from rich.console import Console
 
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
-
-ShowBytes = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes that are there and the bytes there will be."""
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
@@ -70,9 +68,10 @@ def not_found(data: str, looked_for: list[Path], size: int) -> DataError:
     )
 
 
-def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) -> Path:
+def fetch(file: PublishedFile, folder: Path) -> Path:
     """Download one file into a folder, unless it is there, and return its path.
 
+    A terminal shows a bar.
     What arrives is kept in ``NAME.part``; a later call continues from there if the server allows
     it. Only a whole file with the right digest gets its name, in one atomic step. Processes that
     want the same file wait for each other.
@@ -87,7 +86,7 @@ def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) 
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{file.name}.lock"):
             if not target.exists():
-                _transfer(file, part, progress)
+                _transfer(file, part)
                 _put_in_place(file, part, target)
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
         if isinstance(error, HTTPError):
@@ -99,24 +98,27 @@ def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) 
     return target
 
 
-def _transfer(file: PublishedFile, part: Path, progress: ShowBytes | None) -> None:
+def _transfer(file: PublishedFile, part: Path) -> None:
     there = part.stat().st_size if part.exists() else 0
     if there >= file.size > 0:
         return  # whole, or damaged: the digest decides
     headers = {"Accept-Encoding": "identity"}
     if there:
         headers["Range"] = f"bytes={there}-"
-    with urlopen(Request(file.url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
+    console = Console(stderr=True)
+    with (
+        urlopen(Request(file.url, headers=headers), timeout=TIMEOUT_SECONDS) as response,
+        rich.progress.Progress(console=console, disable=not console.is_terminal) as bars,
+    ):
         # A server may begin at the start all the same.
         continues = response.headers.get("Content-Range", "").startswith(f"bytes {there}-")
         with part.open("ab" if continues else "wb") as stream:
             there = stream.tell()
+            bar = bars.add_task(file.name, total=file.size, completed=there)
             # One byte more than published at most: too much is as wrong as too little.
             while chunk := response.read(min(CHUNK, file.size + 1 - there)):
-                stream.write(chunk)
-                there += len(chunk)
-                if progress is not None:
-                    progress(file.name, there, file.size)
+                there += stream.write(chunk)
+                bars.update(bar, completed=there)
             stream.flush()
             os.fsync(stream.fileno())
     if there < file.size:

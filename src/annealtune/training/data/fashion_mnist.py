@@ -15,8 +15,8 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset, from_files
-from .download import PublishedFile, ShowBytes, fetch, not_found
+from .dataset import Dataset
+from .download import PublishedFile, fetch, not_found
 
 # The authors' own repository: the address in their paper knows no https.
 ADDRESS = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
@@ -59,7 +59,6 @@ def load(
     data_dir: Path,
     *,
     download: bool = False,
-    progress: ShowBytes | None = None,
     files: Sequence[PublishedFile] = FILES,
 ) -> Dataset:
     """Read Fashion-MNIST: 60,000 training and 10,000 test images.
@@ -79,11 +78,11 @@ def load(
             looked_for = [place / missing[0].name for place in folders]
             raise not_found("fashion-mnist", looked_for, sum(file.size for file in missing))
         for file in missing:
-            fetch(file, folder, progress)
+            fetch(file, folder)
     train_images, train_labels, test_images, test_labels = (
         _read(file, folder / file.name) for file in files
     )
-    return from_files(
+    return Dataset(
         name="fashion-mnist",
         train_inputs=train_images[:, None],
         train_targets=train_labels.long(),

@@ -13,7 +13,7 @@ from PIL import Image
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
 
-from .dataset import Dataset, channel_statistics, from_files
+from .dataset import Dataset, channel_statistics
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
@@ -44,7 +44,7 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
-    return from_files(
+    return Dataset(
         name="image-folder",
         train_inputs=torch.from_numpy(train_images),
         train_targets=torch.tensor(train.labels),

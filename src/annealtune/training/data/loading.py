@@ -16,7 +16,6 @@ from annealtune.training.factories import (
 )
 
 from .dataset import Dataset
-from .download import ShowBytes
 from .own import as_dataset
 
 DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
@@ -28,7 +27,6 @@ def load(
     data_dir: Path | None = None,
     download: bool = False,
     image_size: tuple[int, int] | None = None,
-    progress: ShowBytes | None = None,
 ) -> Dataset:
     """Load a data set by name.
 
@@ -40,7 +38,6 @@ def load(
             variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
         download: Fetch what is missing from the official address.
         image_size: Height and width to resize the pictures of an ``image-folder`` to.
-        progress: Called while a file is fetched, see `annealtune.training.progress.download_bar`.
 
     Raises:
         ConfigError: For an unknown name, or a key that this data set has no use for.
@@ -53,8 +50,6 @@ def load(
     check_data(name)
     if image_size is not None and name != "image-folder":
         raise ConfigError(f"image_size = {image_size}: only image-folder is resized, not {name}")
-    if image_size is not None and min(image_size) < 1:
-        raise ConfigError(f"image_size = {image_size}: height and width must be positive")
     if download and name not in ("cifar10", "fashion-mnist", "digits"):
         raise ConfigError(f"download: there is no address to download {name!r} from")
     if is_factory(name):
@@ -72,8 +67,8 @@ def load(
 
     directory = data_dir or default_directory()
     if name == "cifar10":
-        return cifar10.load(directory, download=download, progress=progress)
-    return fashion_mnist.load(directory, download=download, progress=progress)
+        return cifar10.load(directory, download=download)
+    return fashion_mnist.load(directory, download=download)
 
 
 def digits() -> Dataset:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from .files import (
     digest,
     explained,
     finite,
-    locked,
     read_json,
     replacing,
     scratch_of,
@@ -86,10 +84,6 @@ class RunDirectory:
                 "another --out"
             )
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Hold the directory while the context lasts; see `files.locked`."""
-        return locked(self.path)
-
     # --- Config and task ---
 
     def config(self) -> RunConfig:
@@ -116,11 +110,6 @@ class RunDirectory:
                 "another --out, or leave these keys as they are"
             )
 
-    def environment(self) -> dict[str, Any]:
-        """Return what the run was begun with: versions, machine, command."""
-        text = self._config_text or self.config_file.read_text(encoding="utf-8")
-        return dict(tomllib.loads(text).get(ENVIRONMENT, {}))
-
     def task(self) -> Task:
         """Return what the run learns.
 
@@ -129,7 +118,7 @@ class RunDirectory:
         """
         try:
             return Task.from_dict(read_json(self.task_file))
-        except (TypeError, ValueError) as error:
+        except TypeError as error:
             raise RunError(f"{self.task_file}: does not describe a task: {error}") from None
 
     # --- Going on ---
@@ -158,8 +147,23 @@ class RunDirectory:
             self._config_text = state["config"]
         return state
 
-    def go_on(self, state: dict[str, Any] | None) -> bool:
-        """Forget what was recorded after a state; tell whether its best weights are there.
+    def begin(
+        self,
+        state: Mapping[str, Any] | None,
+        config: RunConfig,
+        environment: Mapping[str, Any],
+        task: Task,
+    ) -> bool:
+        """Write what a run begins with, or forget what was recorded after a state of it.
+
+        Args:
+            state: of the run, None at the start.
+            config: of the run; free keys may have changed.
+            environment: what a new run is begun with: versions, machine, command.
+            task: what is learnt.
+
+        Returns:
+            Whether the best weights of the state are there.
 
         Raises:
             RunError: if the disk refuses.
@@ -170,24 +174,18 @@ class RunDirectory:
         if state is not None:
             self.checkpoints.tidy()
         self.best = None if state is None else state["best"]
-        if self.best is None:
-            return False
-        is_there = bool(digest(self.best_weights)[1] == self.best["sha256"])
-        if is_there:  # a kill leaves the old facts beside the new weights for a moment
+        is_there = self.best is not None and digest(self.best_weights)[1] == self.best["sha256"]
+        if self.best is not None and is_there:
+            # A kill leaves the old facts beside the new weights for a moment.
             write_json(self.best_file, self.best)
-        return is_there
-
-    def begin(self, config_text: str, task: Task) -> None:
-        """Write what a run begins with, or note a changed config of one that goes on.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        if not self.has_begun or self.config_file.read_text(encoding="utf-8") != config_text:
-            write_atomically(self.config_file, config_text.encode())
+        if self.has_begun:
+            text = self._config_text or self.config_file.read_text(encoding="utf-8")
+            environment = tomllib.loads(text).get(ENVIRONMENT, {})
+        self._config_text = config.to_toml(environment)
+        write_atomically(self.config_file, self._config_text.encode())
         if not self.task_file.exists():
             write_json(self.task_file, task.to_dict())
-        self._config_text = config_text
+        return is_there
 
     def check_data(self, task: Task, digest: str = "") -> None:
         """Check that the data is what the run was trained on.
@@ -264,14 +262,6 @@ class RunDirectory:
         records = {each.path.name: each.written for each in (self.metrics, self.moves)}
         more = {"config": self._config_text, "records": records, "best": self.best}
         self.checkpoints.save(step, {**state, **more})
-
-    def finish(self, result: dict[str, Any]) -> None:
-        """Write the result of the run, and before it the seal over everything.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        seal.seal_run(self.path, result)
 
     def load_best(self, model: nn.Module) -> dict[str, Any]:
         """Load the best weights into a model and return what is known of them.
