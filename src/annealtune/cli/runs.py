@@ -22,7 +22,7 @@ from annealtune.cli.flags import (
 )
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
-from annealtune.training.stopping import stop_once_begun
+from annealtune.training.stopping import stop_on_signals
 from annealtune.training.storage import CONFIG_FILE, is_run, require_run
 
 Experiment = Annotated[
@@ -49,9 +49,6 @@ StopAfter = Annotated[
         min=1, metavar="EPOCHS", help="Save and leave after this many epochs; --resume goes on."
     ),
 ]
-Open = Annotated[
-    bool, typer.Option("--open", help="Write the run's page at the end and open it in the browser.")
-]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 app = typer.Typer(rich_markup_mode=None)
@@ -67,7 +64,6 @@ def train(
     resume: Resume = False,
     resume_or_start: ResumeOrStart = False,
     stop_after: StopAfter = None,
-    open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
     goes_on = resume or resume_or_start
@@ -76,14 +72,14 @@ def train(
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
     config = _read_config(experiment, flags, set_)
-    if not training.is_first():
-        _follow(config, stop_after)
-        return
-    run_dir = out or _choose_directory(config, goes_on)
-    if resume:
-        _require_begun(run_dir)
+    if training.is_first():
+        run_dir = out or _choose_directory(config, goes_on)
+        if resume:
+            _require_begun(run_dir)
+    else:
+        run_dir = Path()  # the first process tells
 
-    with stop_once_begun() as stop:
+    with stop_on_signals(at_once=False) as stop:
         with _waiting("loading torch"):
             from annealtune.training import run
             from annealtune.training.progress import Lines, Live, told_scores
@@ -93,6 +89,8 @@ def train(
         stop.after_epoch = stop_after
         command = shlex.join(["annealtune", *sys.argv[1:]])
         result = run(config, run_dir, resume=goes_on, progress=progress, stop=stop, command=command)
+    if not training.is_first():
+        return
     if result["validated_on"] == "test":
         typer.echo(
             "the test set chose the best epoch (validate_on = test): its score is optimistic"
@@ -101,21 +99,7 @@ def train(
         f"{told_scores(result, 'test')}, best epoch {result['best_epoch']} of {result['epochs']}"
     )
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
-    if open_:
-        from annealtune.cli.report import report
-
-        report([run_dir], open_=True)
-    else:
-        typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
-
-
-def _follow(config: RunConfig, stop_after: int | None) -> None:
-    """Train with the first process of several, which knows the directory and says what happens."""
-    with stop_once_begun() as stop:
-        from annealtune.training import run
-
-        stop.after_epoch = stop_after
-        run(config, Path(), stop=stop)
+    typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 @app.command(epilog=EPILOG)
@@ -155,7 +139,7 @@ def inspect_run(run_path: RunPath) -> None:
 
 def _waiting(words: str) -> Status:
     """Return what shows on a terminal, while its context lasts, that something slow goes on."""
-    return Console(stderr=True).status(f"{words} ...")
+    return Console(stderr=True, quiet=not training.is_first()).status(f"{words} ...")
 
 
 def _read_config(

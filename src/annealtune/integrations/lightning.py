@@ -243,8 +243,7 @@ class TunerCallback(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return torch's random state in every process: Lightning does not save it."""
-        state = RandomState.capture()
-        every: list[Any] = [{"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}]
+        every: list[Any] = [RandomState.capture().state_dict()]
         if distributed.is_initialized():
             own, every = every[0], [None] * distributed.get_world_size()
             distributed.all_gather_object(every, own)
@@ -256,8 +255,7 @@ class TunerCallback(Callback):
         if distributed.is_initialized():
             rank, world = distributed.get_rank(), distributed.get_world_size()
         if len(state_dict["ranks"]) == world:
-            own = state_dict["ranks"][rank]
-            self._start = RandomState(own["cpu"], tuple(own["cuda"]), own["mps"])
+            self._start = RandomState(**state_dict["ranks"][rank])
 
 
 class _SkippedError(Exception):

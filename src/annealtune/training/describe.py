@@ -38,7 +38,7 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
     moves = directory.moves.read()
     if records and "rate" in records[-1]:
-        rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
+        rows.append(("rate", _rate(records[-1], races, moves)))
     if records:
         rows.append(("last epoch", describe(records[-1])))
         facts = (state or {}).get("best") or {}
@@ -52,19 +52,12 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     return [*rows, ("deterministic", sure if config.device == "cpu" else unsure)]
 
 
-def _rate(
-    record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]], given: Any
-) -> str:
-    """Return the rate that was found or given, and that of the last step or epoch."""
+def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]]) -> str:
+    """Return the rate that was found, and that of the last step or epoch."""
     now = "not known" if record["rate"] is None else rate_text(record["rate"])
     if races:
         return f"{rate_text(races[-1].rate)} found, {now} at the last step"
-    if moves:
-        return f"{now}, {MEAN_OF_MOVES}"
-    if not isinstance(given, float):
-        return now
-    told = f"{rate_text(given)} given"
-    return told if record["rate"] == given else f"{told}, {now} at the last step"
+    return f"{now}, {MEAN_OF_MOVES if moves else 'at the last step'}"
 
 
 def _unfinished(steps: list[int]) -> str:

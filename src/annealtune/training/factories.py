@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.errors import ConfigError, DataError, did_you_mean, unknown_name
 
 
 def is_factory(name: str) -> bool:
@@ -75,6 +75,34 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
             f"{key} = {name!r}: must be callable, got an object of type {type(factory).__name__}"
         )
     return factory
+
+
+def call_factory(
+    key: str,
+    name: str,
+    told: Mapping[str, Any],
+    failure: type[ConfigError | DataError] = ConfigError,
+) -> object:
+    """Return what ``package.module:factory`` returns, called with those keywords that it takes.
+
+    Args:
+        key: whose value the name is.
+        name: of the factory.
+        told: what it may ask for.
+        failure: what is raised if it fails.
+
+    Raises:
+        ConfigError: If there is no such factory.
+    """
+    factory = import_factory(key, name)
+    try:
+        return factory(**asked_for(factory, told))
+    except Exception as error:  # the factory is the user's: whatever it raises, say where
+        known = ", ".join(f"{word}={value}" for word, value in told.items())
+        raise failure(
+            f"{key} = {name!r}: calling it with what it takes of {known} failed: "
+            f"{in_one_line(error)}"
+        ) from error
 
 
 def asked_for(factory: Callable[..., object], told: Mapping[str, Any]) -> dict[str, Any]:

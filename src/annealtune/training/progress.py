@@ -16,12 +16,10 @@ from rich.table import Column
 from rich.text import Text
 
 from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.training.config import RunConfig
 from annealtune.training.factories import is_factory
 
 if TYPE_CHECKING:
     from annealtune.training.session import Session
-    from annealtune.training.task import Task
 
 _WIDEST_BAR = 40
 
@@ -29,9 +27,7 @@ _WIDEST_BAR = 40
 class Progress:
     """What a run tells about itself; this one shows nothing but warnings."""
 
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> AbstractContextManager[None]:
+    def running(self, session: Session) -> AbstractContextManager[None]:
         """Show the run while the context lasts."""
         return nullcontext()
 
@@ -59,15 +55,15 @@ class Lines(Progress):
         self._started = time.monotonic()
 
     @contextmanager
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> Iterator[None]:
-        """Say what starts or continues."""
+    def running(self, session: Session) -> Iterator[None]:
+        """Say what starts or continues; of a user's own data also what it was taken for."""
+        config, step = session.config, session.step
         self._epochs = config.epochs
         verb = f"continuing at step {step}" if step else "starting"
+        kind = f" ({session.task.summary})" if is_factory(config.data) else ""
         self._print(
-            f"{verb}: {config.method}, {config.model} on {_told_data(config, task)}, "
-            f"{config.epochs} epochs of {steps_per_epoch} steps, seed {config.seed}"
+            f"{verb}: {config.method}, {config.model} on {config.data}{kind}, {config.epochs} "
+            f"epochs of {len(session.train_batches)} steps, seed {config.seed}"
         )
         yield
 
@@ -95,23 +91,19 @@ class Live(Lines):
         self._numbers: dict[str, Any] = {}
 
     @contextmanager
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> Iterator[None]:
+    def running(self, session: Session) -> Iterator[None]:
         """Draw the bar."""
-        self._epochs = config.epochs
-        if is_factory(config.data):
-            self._print(f"data: {_told_data(config, task)}")
-        with _BarAndNumbers(
+        bar = _BarAndNumbers(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=None, table_column=Column(max_width=_WIDEST_BAR)),
             MofNCompleteColumn(table_column=Column(no_wrap=True)),
             TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
             console=self._console,
-        ) as self._bar:
-            self._bar.numbers = self._numbers
-            total = config.epochs * steps_per_epoch
-            self._run = self._bar.add_task(config.method, total=total, completed=step)
+        )
+        with super().running(session), bar:
+            self._bar, bar.numbers = bar, self._numbers
+            total = session.config.epochs * len(session.train_batches)
+            self._run = bar.add_task(session.config.method, total=total, completed=session.step)
             yield
 
     def step(self, session: Session, loss: float) -> None:
@@ -124,11 +116,6 @@ class Live(Lines):
     def epoch(self, record: dict[str, Any]) -> None:
         """Show the epoch's numbers until there are newer ones."""
         self._numbers.update(record)
-
-
-def _told_data(config: RunConfig, task: Task) -> str:
-    """Return the name of the data; of a user's own also what was taken for its kind and size."""
-    return f"{config.data} ({task.summary})" if is_factory(config.data) else config.data
 
 
 class _BarAndNumbers(Bars):

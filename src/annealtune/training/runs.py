@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -25,6 +26,8 @@ from annealtune.training.storage.files import cpu_name, describe_provenance, loc
 from annealtune.training.storage.seal import seal_run
 from annealtune.training.world import World, joined
 
+# Minibatches on which loss and accuracy of the training set are measured, as in the paper.
+_TRAIN_SAMPLE = 10
 # What the last epoch's record and the result have in common, where the method has it.
 _ALSO_IN_RESULT = (
     "rate",
@@ -69,21 +72,23 @@ def run(
         with contextlib.ExitStack() as held:
             # The first process works in the directory, for all.
             world.of_first(lambda: held.enter_context(locked(directory.path)))
-            found = world.of_first(lambda: _opened(config, directory, shown.warn, resume=resume))
-            if not is_available(found.config.device):
+            config, state, result = world.of_first(
+                lambda: _opened(config, directory, shown.warn, resume=resume)
+            )
+            if not is_available(config.device):
                 raise ConfigError(
-                    f"device = {found.config.device!r}: is not available on this machine; take cpu "
-                    "or auto"
+                    f"device = {config.device!r}: is not available on this machine; take cpu or "
+                    "auto"
                 )
-            if found.config.batch_size < world.size:
+            if config.batch_size < world.size:
                 raise ConfigError(
-                    f"batch_size = {found.config.batch_size}: must be at least the number of "
-                    f"processes, which share a minibatch, got {world.size} of them"
+                    f"batch_size = {config.batch_size}: must be at least the number of processes, "
+                    f"which share a minibatch, got {world.size} of them"
                 )
-            if found.result is not None:
-                return found.result
-            training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
-            training.begin(found.state)
+            if result is not None:
+                return result
+            training = _Run(config, directory, shown, stop or StopRequest(), command, world)
+            training.begin(state)
             return training.complete()
 
 
@@ -158,19 +163,12 @@ def make_session(config: RunConfig, world: World | None = None) -> Session:
     first: list[data.Dataset] = []
     world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
     dataset = first[0] if first else load()
-    digests = world.collect(dataset.task.digest)
-    world.of_first(lambda: _check_alike(config, digests))
-    return Session(config, dataset, world)
-
-
-def _check_alike(config: RunConfig, digests: list[str]) -> None:
-    """Refuse processes that would share minibatches of different data."""
-    if len(set(digests)) > 1:
+    if len(set(world.collect(dataset.task.digest))) > 1:
         raise DataError(
-            f"data = {config.data!r}: must be the same in every process, got "
-            f"{len(set(digests))} different data sets in {len(digests)} processes; a factory that "
-            "splits or shuffles at random needs a fixed seed, such as random_state=0"
+            f"data = {config.data!r}: must be the same in every process, got different ones; a "
+            "factory that splits or shuffles at random needs a fixed seed, such as random_state=0"
         )
+    return Session(config, dataset, world)
 
 
 def best_device() -> str:
@@ -188,26 +186,15 @@ def is_available(name: str) -> bool:
     return kind != "mps" or torch.backends.mps.is_available()
 
 
-class _Found(NamedTuple):
-    """What is known of a run before its data is loaded.
-
-    Attributes:
-        config: with device and threads settled.
-        state: the last that was saved, None at the start and at the end.
-        result: of a run that is finished.
-    """
-
-    config: RunConfig
-    state: dict[str, Any] | None
-    result: dict[str, Any] | None
-
-
 def _opened(
     config: RunConfig, directory: RunDirectory, warn: Callable[[str], None], *, resume: bool
-) -> _Found:
+) -> tuple[RunConfig, dict[str, Any] | None, dict[str, Any] | None]:
     """Look at the directory of a run before anything is changed there.
 
-    Device and threads are settled as the run has them, else as this machine offers them.
+    Returns:
+        The config with device and threads as the run has them, else as this machine offers them;
+        the state that was saved last, None at the start and at the end; the result of a run that is
+        finished.
 
     Raises:
         ConfigError: if it holds another run, or one that is not to be continued.
@@ -216,7 +203,7 @@ def _opened(
     if not (directory.has_begun and resume):
         directory.check_free()
         threads = min(torch.get_num_threads(), MOST_THREADS)
-        return _Found(_settled(config, best_device, threads), None, None)
+        return _settled(config, best_device, threads), None, None
     state = None
     if directory.result_file.exists():
         directory.check()
@@ -225,7 +212,7 @@ def _opened(
     stored = directory.config()
     settled = _settled(config, lambda: stored.device, stored.threads)
     directory.check_same(settled)
-    return _Found(settled, state, directory.result())
+    return settled, state, directory.result()
 
 
 def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) -> RunConfig:
@@ -234,25 +221,19 @@ def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) 
     return config.model_copy(update=update)
 
 
+@dataclasses.dataclass
 class _Run:
     """A run from its directory's state to its end."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        progress: Progress,
-        stop: StopRequest,
-        command: str | None,
-        world: World,
-    ) -> None:
-        self.config = config
-        self.directory = directory
-        self.progress = progress
-        self.stop = stop
-        self.world = world
-        self.command = command
-        self.session = make_session(config, world)
+    config: RunConfig
+    directory: RunDirectory
+    progress: Progress
+    stop: StopRequest
+    command: str | None
+    world: World
+
+    def __post_init__(self) -> None:
+        self.session = make_session(self.config, self.world)
 
     def begin(self, state: dict[str, Any] | None) -> None:
         """Continue from a state; note what the run begins with."""
@@ -286,14 +267,9 @@ class _Run:
 
     def complete(self) -> dict[str, Any]:
         session = self.session
-        with (
-            self.progress.running(
-                self.config, session.task, len(session.train_batches), session.step
-            ),
-            warnings_told(self.progress),
-        ):
+        with self.progress.running(session), warnings_told(self.progress):
             while session.epoch < self.config.epochs:
-                self._leave_if_far_enough()
+                self._leave_between_epochs()
                 for loss in session.train():
                     self.progress.step(session, loss)
                     self._tell_races()
@@ -312,18 +288,19 @@ class _Run:
         session, started = self.session, time.perf_counter()
         # As the next forward of DDP would do: the statistics of BatchNorm are those of the first.
         self.world.share_first(list(session.model.buffers()))
-        try:
-            last_weights = session.last_scores(self._leave_saved_if_asked)
-            with session.judged():
-                training, validation = session.scores(self._leave_saved_if_asked)
-                if session.is_best(validation) or not self._has_best:
-                    facts = {"epoch": session.epoch + 1, **validation.named("validation")}
-                    if self.world.is_first:
-                        self.directory.save_best(session.model, facts)
-                    self._has_best = True
-        except RunStoppedError:
-            self._save()  # only now: the evaluation has put everything back as it was
-            raise
+        last_weights: dict[str, float] = {}
+        if session.method.averages:
+            last = session.score(session.validation_batches)
+            last_weights = last.named("last_weights_validation")
+        with session.judged():
+            sample = session.train_batches.sample(_TRAIN_SAMPLE, epoch=session.epoch)
+            training = session.score(sample)
+            validation = session.score(session.validation_batches)
+            if session.is_best(validation) or not self._has_best:
+                facts = {"epoch": session.epoch + 1, **validation.named("validation")}
+                if self.world.is_first:
+                    self.directory.save_best(session.model, facts)
+                self._has_best = True
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
@@ -339,7 +316,7 @@ class _Run:
         races = [race.to_dict() for race in session.method.races]
         facts = self.world.of_first(lambda: self.directory.load_best(session.model))
         self.world.share_first([*session.model.parameters(), *session.model.buffers()])
-        test = session.score(session.test_batches, self._leave_saved_if_asked)
+        test = session.score(session.test_batches)
         result: dict[str, Any] = {
             "epochs": session.epoch,
             "steps": session.step,
@@ -410,14 +387,11 @@ class _Run:
             self._save()
             self._leave(asked, signal.Signals(asked).name)
 
-    def _leave_if_far_enough(self) -> None:
-        """Leave between two epochs, where everything is saved already."""
+    def _leave_between_epochs(self) -> None:
+        """Leave where everything is saved already; several processes go on to their next step."""
         if self.stop.after_epoch is not None and self.session.epoch >= self.stop.after_epoch:
             self._leave(0, "far enough")
-
-    def _leave_saved_if_asked(self) -> None:
-        """Leave in the middle of an evaluation; several processes go on to their next step."""
-        if self.stop.signal_number is not None and self.world.size == 1:
+        if self.stop.signal_number is not None and self.session.epoch and self.world.size == 1:
             self._leave(self.stop.signal_number, signal.Signals(self.stop.signal_number).name)
 
     def _leave(self, signal_number: int, reason: str) -> NoReturn:

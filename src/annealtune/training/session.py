@@ -123,16 +123,11 @@ class Session:
         """Give the model the weights that are scored and saved, which may be averages."""
         return self.method.judged(self.train_batches.sample(_RECALIBRATED_ON, epoch=self.epoch))
 
-    def scores(self, check: Callable[[], None]) -> tuple[Scores, Scores]:
-        """Return the scores on a sample of the training set and on the validation set."""
-        sample = self.train_batches.sample(self.config.train_sample, epoch=self.epoch)
-        return self.score(sample, check), self.score(self.validation_batches, check)
-
-    def score(self, batches: Iterable[Samples], check: Callable[[], None] = lambda: None) -> Scores:
+    def score(self, batches: Iterable[Samples]) -> Scores:
         """Return the scores of the present weights on some minibatches."""
         # DDP would exchange buffers, also with a process for which no minibatch is left.
         network = self.network if self.world.size == 1 else self.model
-        return evaluate(network, batches, self.autocast, self.task, check, self.world)
+        return evaluate(network, batches, self.autocast, self.task, self.world)
 
     def is_best(self, validation: Scores) -> bool:
         """Keep the present weights if they score best so far; tell whether they do.
@@ -143,12 +138,6 @@ class Session:
         if accuracy is None:
             return self.keeper.take(loss, step=self.step)
         return self.keeper.take(accuracy, step=self.step, maximize=True, then=loss)
-
-    def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
-        """Return what the last weights score on the validation set, where an average is judged."""
-        if not self.method.averages:
-            return {}
-        return self.score(self.validation_batches, check).named("last_weights_validation")
 
     def end_epoch(self, training: Scores, validation: Scores) -> dict[str, Any]:
         """Close the epoch: cool, count, and return its record."""
@@ -228,7 +217,7 @@ class Session:
         Raises:
             ConfigError: if there will be one and BatchNorm has no deviation to divide by.
         """
-        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
+        count, batch_size = self.train_batches.samples, self.config.batch_size
         if self.world.smallest_share(count % batch_size or batch_size) > 1:
             return
         each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
@@ -376,30 +365,27 @@ def evaluate(
     batches: Iterable[tuple[Tensor, Tensor]],
     autocast: Callable[[], AbstractContextManager[object]],
     task: Task,
-    before_batch: Callable[[], None] = lambda: None,
-    world: World | None = None,
+    world: World,
 ) -> Scores:
     """Score a model; its mode and torch's random numbers are as before afterwards.
 
-    What ``before_batch``, called before every minibatch, raises ends the evaluation. The processes
-    of a world take turns with the minibatches; each returns the scores over all of them.
+    The processes of a world take turns with the minibatches; each returns the scores over all of
+    them.
     """
     training, random_state = model.training, RandomState.capture()
-    world = world or World()
     model.eval()
     found: list[_Found] = []
-    try:
-        for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
-            before_batch()
-            with autocast():
-                outputs = task.arranged(model(inputs))
-            total = task.loss(outputs.float(), targets, reduction="sum").item()
-            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
-            found.append(_Found(total, targets.numel(), len(targets), correct))
-    finally:
-        model.train(training)
-        random_state.restore()  # a model may draw in evaluation too
-    found = world.merge(found)
+    for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
+        with autocast():
+            outputs = task.arranged(model(inputs))
+        total = task.loss(outputs.float(), targets, reduction="sum").item()
+        correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
+        found.append(_Found(total, targets.numel(), len(targets), correct))
+    model.train(training)
+    random_state.restore()  # a model may draw in evaluation too
+    # As one process would have found them, one minibatch after the other.
+    turns = itertools.zip_longest(*world.collect(found))
+    found = [each for turn in turns for each in turn if each is not None]
     loss, batch_means = 0.0, 0.0
     for minibatch in found:
         loss += minibatch.loss

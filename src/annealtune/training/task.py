@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 Kind = Literal["classification", "regression", "tokens"]
 InputType = Literal["uint8", "float32", "int64"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,15 +112,6 @@ class Task:
         if self.output_shape == (1,) and self.kind == "regression" and len(shape) == 1:
             return True  # one number a sample, with or without an axis of its own
         return shape[1:] == self.output_shape
-
-    def rule(self, samples: int) -> str:
-        """Return in words what a model must give for so many samples."""
-        shape = (samples, *self.output_shape)
-        if self.kind == "classification":
-            return f"scores of shape {shape}, one per class"
-        if self.kind == "tokens":
-            return f"scores of shape {shape}, one per position and entry of the vocabulary"
-        return f"numbers of shape {shape}, as the targets"
 
     def arranged(self, outputs: Tensor) -> Tensor:
         """Return a model's outputs as losses want them: (samples, classes, ...), or as targets."""

@@ -95,16 +95,6 @@ class World:
         self.is_save_due = any(row[2] for row in rows)
         return sum(row[0] for row in rows) / self.size
 
-    def merge(self, rows: list[Value]) -> list[Value]:
-        """Return what all processes found, each in its turn: row n comes from process n % size."""
-        if self.size == 1:
-            return rows
-        found: list[list[Value]] = [[] for _ in range(self.size)]
-        distributed.all_gather_object(found, rows)
-        return [
-            own[turn] for turn in range(max(map(len, found))) for own in found if turn < len(own)
-        ]
-
     def of_first(self, make: Callable[[], Value]) -> Value:
         """Have the first process make something, or fail, and return it in each.
 

@@ -34,7 +34,7 @@ from annealtune.training.factories import check_name
 DEFAULT_STRATEGY = "simulated-annealing"
 DEFAULT_MOMENTUM = 0.9
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
-_IN_H = ("lr", "momentum", "weight_decay", "nesterov", "betas")
+_IN_H = ("lr", "momentum", "weight_decay", "nesterov")
 T = TypeVar("T")
 
 
@@ -44,18 +44,9 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
 def _listed(value: Any) -> Any:
     """Take a single value as a list of one."""
-    return value if _is_list(value) else (value,)
-
-
-def _pairs(value: Any) -> Any:
-    """Take a single pair as a list of one."""
-    return (value,) if _is_list(value) and not any(map(_is_list, value)) else value
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -66,8 +57,6 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Factor = Annotated[float, Field(gt=0, lt=1, strict=True)]
 BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]
-Betas = tuple[BelowOne, BelowOne]
-Pairs = Annotated[tuple[Betas, ...], BeforeValidator(_pairs)]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_listed)]
 OptimizerName = Literal["adamw", "adam", "nadam", "radam", "rmsprop", "sgd"]
 Preset = Annotated[
@@ -92,7 +81,6 @@ class AdamwKeys(Options):
     weight_decay: Listed[NotNegative] | None = Field(
         None, description="weight decays in H (unset: 0.01)"
     )
-    betas: Pairs | None = Field(None, description="pairs of betas in H (unset: 0.9, 0.999)")
 
 
 class NeighborhoodOptions(Options):

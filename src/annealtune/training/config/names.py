@@ -21,17 +21,15 @@ class Architecture(NamedTuple):
     """Width of its narrowest layer: the largest K of ``-wK``."""
     smallest_side: int
     """The smallest height and width that leave something for the last layer to see."""
-    because: str
-    """Why no smaller."""
     multiple: int = 1
     """Images are zero-padded until their sides are a multiple of this."""
 
 
 ARCHITECTURES = {
-    "mlp": Architecture(128, 1, "there must be a pixel"),
-    "small-cnn": Architecture(16, 4, "two poolings halve the image twice"),
-    "resnet34": Architecture(64, 8, "three stages halve the image three times"),
-    "vgg16": Architecture(64, 32, "five poolings halve the image five times", multiple=32),
+    "mlp": Architecture(128, 1),
+    "small-cnn": Architecture(16, 4),  # two poolings halve the image twice
+    "resnet34": Architecture(64, 8),  # three stages halve it
+    "vgg16": Architecture(64, 32, multiple=32),  # five poolings
 }
 
 

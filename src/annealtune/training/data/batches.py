@@ -32,7 +32,7 @@ class Batches:
 
     Iterating yields what is left of the current epoch and then moves on to the next, so a loop
     that was left in the middle continues there. The order depends on the seed and the epoch alone:
-    ``state_dict`` is these, the position and a few numbers for checking.
+    ``state_dict`` is the epoch and the position.
 
     Args:
         inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32``
@@ -83,9 +83,14 @@ class Batches:
         self._targets = targets.to(device)
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
 
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return len(self._targets)
+
     def __len__(self) -> int:
         """Return the number of minibatches in an epoch."""
-        return math.ceil(len(self._targets) / self.batch_size)
+        return math.ceil(self.samples / self.batch_size)
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
@@ -113,28 +118,11 @@ class Batches:
 
     def state_dict(self) -> dict[str, int]:
         """Return where the iteration stands, as plain integers."""
-        return {"epoch": self.epoch, "position": self.position, **self._identity()}
+        return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue where a state was taken, from the next minibatch on.
-
-        Raises:
-            ValueError: If the state is of other minibatches than these.
-        """
-        expected = self._identity()
-        found = {key: state.get(key) for key in expected}
-        if found != expected:
-            raise ValueError(f"Batches.load_state_dict(...): must be of {expected}, got {found}")
+        """Continue where a state was taken, from the next minibatch on."""
         self.epoch, self.position = state["epoch"], state["position"]
-
-    def _identity(self) -> dict[str, int]:
-        return {
-            "seed": self.seed,
-            "images": len(self._targets),
-            "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle),
-            "reshuffle": int(self.reshuffle),
-        }
 
     def _order(self, epoch: int) -> Tensor | None:
         if not self.shuffle:
@@ -201,22 +189,14 @@ class Scaling(nn.Module):
         return torch.addcmul(self.offset, inputs, self.factor, out=inputs)
 
 
-class Parts(NamedTuple):
-    """The minibatches of each part; no sample is in two of them."""
-
-    training: Batches
-    validation: Batches
-    test: Batches
-
-
 def divide(
     config: RunConfig,
     dataset: Dataset,
     *,
     device: torch.device,
     channels_last: bool,
-) -> Parts:
-    """Cut a data set into its parts, as the config says.
+) -> tuple[Batches, Batches, Batches]:
+    """Cut a data set into its parts, as the config says: training, validation and test.
 
     Raises:
         ConfigError: if a part would be empty.
@@ -250,7 +230,7 @@ def divide(
             channels_last=channels_last,
         )
 
-    return Parts(
+    return (
         batches(training, reshuffle=config.reshuffle),
         batches(validation, shuffle=False),
         batches(test, shuffle=False),

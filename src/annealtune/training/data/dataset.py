@@ -1,7 +1,6 @@
 """A data set in memory, a fixed part of it, the validation split, and random numbers for both."""
 
 import hashlib
-import math
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
@@ -12,18 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from annealtune.errors import ConfigError
-from annealtune.training.task import KINDS, InputType, Kind, Task
+from annealtune.training.task import InputType, Kind, Task
 
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
     torch.float32: "float32",
     torch.int64: "int64",
 }
-_AS_CLASSES = (
-    "whole-number targets are read as classes; numbers to predict must be floats, or have the kind "
-    "'regression'"
-)
-_AS_TOKENS = "whole-number inputs are read as tokens; make other numbers floats with .float()"
 
 
 class Purpose(IntEnum):
@@ -75,7 +69,7 @@ class Dataset:
 
     Raises:
         TypeError: For tensors of another dtype.
-        ValueError: For shapes, labels or statistics that do not fit together.
+        ValueError: For shapes or labels that do not fit together.
 
     Example:
         >>> images, labels = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
@@ -98,7 +92,6 @@ class Dataset:
     task: Task = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _require(self.kind in KINDS, "kind", f"one of {', '.join(KINDS)}", self.kind)
         if self.kind == "classification":
             differ = len(self.classes) == len(set(self.classes)) > 1
             _require(differ, "classes", "two or more different names", self.classes)
@@ -113,7 +106,6 @@ class Dataset:
                 f"of the shape and dtype of training {what}, {_shown(train)}",
                 _shown(test),
             )
-        self._check_statistics()
         object.__setattr__(self, "task", self._describe())
 
     def _check_inputs(self, part: str) -> None:
@@ -134,7 +126,7 @@ class Dataset:
                 "float32 if they are no tokens, else of shape (samples, length), with a vocabulary",
                 f"{tuple(inputs.shape)} and vocabulary={self.vocabulary}",
             )
-            _check_range(argument, inputs, self.vocabulary or 0, _AS_TOKENS)
+            _check_range(argument, inputs, self.vocabulary or 0)
         else:
             _require(self.kind != "tokens", argument, "int64 for tokens", inputs.dtype)
         _check_finite(argument, inputs)
@@ -157,23 +149,8 @@ class Dataset:
             f"one target for each sample, or each token, of shape {tuple(expected)}",
             shape,
         )
-        if self.kind == "classification":
-            _check_range(argument, targets, len(self.classes), _AS_CLASSES)
-        else:
-            _check_range(argument, targets, self.vocabulary or 0, _AS_TOKENS)
-
-    def _check_statistics(self) -> None:
-        channels, dtype = self.train_inputs.shape[1], self.train_inputs.dtype
-        for argument, values in (("mean", self.mean), ("std", self.std)):
-            _require(
-                len(values) == channels or not (values or self.mean or dtype == torch.uint8),
-                argument,
-                f"one number for each of the {channels} channels",
-                values,
-            )
-        _require(not self.mean or dtype != torch.int64, "mean", "left out for tokens", self.mean)
-        positive = all(0 < number < math.inf for number in (*self.std, self.scale))
-        _require(positive, "std=..., scale", "positive and finite", (self.std, self.scale))
+        is_class = self.kind == "classification"
+        _check_range(argument, targets, len(self.classes) if is_class else self.vocabulary or 0)
 
     def _describe(self) -> Task:
         if self.kind == "classification":
@@ -215,14 +192,13 @@ def _shown(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape[1:])} of {tensor.dtype}"
 
 
-def _check_range(argument: str, values: Tensor, count: int, reading: str) -> None:
-    """Refuse whole numbers out of range; of negative ones say how they are read."""
+def _check_range(argument: str, values: Tensor, count: int) -> None:
     broken = ((values < 0) | (values >= count)).nonzero()
     if len(broken) > 0:
-        value = int(values[tuple(broken[0])])
         raise ValueError(
-            f"Dataset({argument}=...) must be in 0..{count - 1}, got {value}, first in sample "
-            f"{int(broken[0, 0])}{f'; {reading}' if value < 0 else ''}"
+            f"Dataset({argument}=...) must be in 0..{count - 1}, got "
+            f"{int(values[tuple(broken[0])])}, first in sample {int(broken[0, 0])}; whole numbers "
+            "are read as classes or tokens, others must be floats"
         )
 
 

@@ -1,24 +1,15 @@
 """From a name to a data set in memory."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.config.names import check_data
-from annealtune.training.factories import (
-    asked_for,
-    import_factory,
-    in_one_line,
-    is_factory,
-)
+from annealtune.training.factories import call_factory, is_factory
 
 from .dataset import Dataset
 from .own import as_dataset
-
-DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
 
 
 def load(
@@ -34,8 +25,7 @@ def load(
         name: ``digits``, ``fashion-mnist``, ``cifar10``, ``image-folder`` or
             ``package.module:factory``: a callable that returns what `as_dataset` takes, and
             may take ``data_dir`` by keyword.
-        data_dir: Where the data is, or is downloaded to. By default the environment
-            variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
+        data_dir: Where the data is, or is downloaded to; by default ``data``.
         download: Fetch what is missing from the official address.
         image_size: Height and width to resize the pictures of an ``image-folder`` to.
 
@@ -53,7 +43,7 @@ def load(
     if download and name not in ("cifar10", "fashion-mnist", "digits"):
         raise ConfigError(f"download: there is no address to download {name!r} from")
     if is_factory(name):
-        return _from_factory(name, data_dir)
+        return as_dataset(name, call_factory("data", name, {"data_dir": data_dir}, DataError))
     # Imported here: each needs packages that the others do not.
     if name == "digits":
         return digits()
@@ -65,7 +55,7 @@ def load(
         return image_folder.load(data_dir, image_size=image_size)
     from . import cifar10, fashion_mnist
 
-    directory = data_dir or default_directory()
+    directory = data_dir or Path("data")
     if name == "cifar10":
         return cifar10.load(directory, download=download)
     return fashion_mnist.load(directory, download=download)
@@ -98,22 +88,3 @@ def digits() -> Dataset:
         std=(0.3761,),
         scale=16.0,
     )
-
-
-def default_directory() -> Path:
-    """Return where data is looked for by default."""
-    return Path(os.environ.get(DIRECTORY_VARIABLE) or "data")
-
-
-def _from_factory(name: str, data_dir: Path | None) -> Dataset:
-    factory = import_factory("data", name)
-    arguments: dict[str, Any] = {}
-    try:
-        arguments = asked_for(factory, {"data_dir": data_dir})
-        returned = factory(**arguments)
-    except Exception as error:  # the factory is the user's: whatever it raises, say where
-        call = f"data_dir={data_dir}" if arguments else "no arguments"
-        raise DataError(
-            f"data = {name!r}: calling it with {call} failed: {in_one_line(error)}"
-        ) from error
-    return as_dataset(name, returned)

@@ -23,7 +23,7 @@ CONTRACT = (
 )
 # Up to here whole numbers may be labels or tokens however few samples there are; beyond both this
 # and their own number they are ids or amounts, and a model of that size would fill the memory.
-_SURELY_LABELS = 1_000
+_SURELY_LABELS = 1_001
 _SURELY_TOKENS = 1_000_000
 # Of grey images, those in colour, and those with transparency.
 _CHANNELS = (1, 3, 4)
@@ -176,10 +176,14 @@ def _made(name: str, train: Part, test: Part, options: DataOptions) -> Dataset:
     targets = [_as_targets(kind, part.targets) for part in (train, test)]
     arguments: dict[str, Any] = {"kind": kind, "scale": 1.0}
     if kind == "classification":
-        arguments["classes"] = options.classes or train.class_names or _classes(targets)
+        told = options.classes or train.class_names
+        count = 0 if told else _count(targets, len(targets[0]), _SURELY_LABELS)
+        arguments["classes"] = told or _numbered(max(count, 2))
     if inputs[0].dtype == torch.int64:
         tokens = [*inputs, *targets] if kind == "tokens" else inputs
-        arguments["vocabulary"] = options.vocabulary or _vocabulary(tokens)
+        arguments["vocabulary"] = options.vocabulary or max(
+            _count(tokens, tokens[0].numel(), _SURELY_TOKENS), 1
+        )
     arguments |= _scaling(inputs[0], options.standardize)
     return Dataset(name, inputs[0], targets[0], inputs[1], targets[1], **arguments)
 
@@ -225,31 +229,16 @@ def _as_targets(kind: Kind, targets: Tensor) -> Tensor:
     return targets.long()
 
 
-def _classes(targets: Sequence[Tensor]) -> tuple[str, ...]:
-    count = max(_highest(targets) + 1, 2)
-    if count > max(len(targets[0]), _SURELY_LABELS + 1):
+def _count(values: Sequence[Tensor], samples: int, surely: int) -> int:
+    """Return how many labels or tokens there are: 0 to the highest one."""
+    count = max(int(each.max()) for each in values) + 1
+    if count > max(samples, surely):
         raise ValueError(
-            f"labels must be 0..C-1 for C classes, got up to {count - 1}, with {len(targets[0])} "
-            "training samples; number them, give classes=..., or use floats or kind 'regression' "
-            "if they are numbers to predict"
-        )
-    return tuple(map(str, range(count)))
-
-
-def _vocabulary(tokens: Sequence[Tensor]) -> int:
-    """Return how many tokens there are; those of the training set come first."""
-    count = max(_highest(tokens) + 1, 1)
-    if count > max(tokens[0].numel(), _SURELY_TOKENS):
-        raise ValueError(
-            f"whole numbers are taken as tokens, 0..V-1 for a vocabulary of V, got up to "
-            f"{count - 1}; make numbers that are no tokens floats with .float(), else number the "
-            "tokens or give vocabulary=..."
+            f"labels must be 0..C-1 for C classes, tokens 0..V-1 for a vocabulary of V, got up to "
+            f"{count - 1} in {samples}; number them, give classes=... or vocabulary=..., or make "
+            "numbers that are neither floats with .float()"
         )
     return count
-
-
-def _highest(values: Sequence[Tensor]) -> int:
-    return max(int(each.max()) for each in values)
 
 
 def _scaling(inputs: Tensor, standardize: bool) -> dict[str, Any]:

@@ -174,7 +174,7 @@ class RunDirectory:
         if state is not None:
             self.checkpoints.tidy()
         self.best = None if state is None else state["best"]
-        is_there = self.best is not None and digest(self.best_weights)[1] == self.best["sha256"]
+        is_there = self.best is not None and digest(self.best_weights) == self.best["sha256"]
         if self.best is not None and is_there:
             # A kill leaves the old facts beside the new weights for a moment.
             write_json(self.best_file, self.best)
@@ -197,20 +197,12 @@ class RunDirectory:
         Raises:
             DataError: if it is something else.
         """
-        ours = self.task().to_dict() if self.task_file.exists() else {}
-        ours["digest"] = digest or ours.get("digest", "")
-        theirs = task.to_dict()
-        differing = [
-            f"{key} {theirs[key]} (the run has {ours[key]})"
-            for key in ours
-            if ours[key] != theirs[key] and (key != "digest" or ours[key])
-        ]
-        if differing:
+        known = self.task() if self.task_file.exists() else task
+        if known != task or digest not in ("", task.digest):
             raise DataError(
-                f"{self.path}: the data is not what the run was trained on: "
-                f"{'; '.join(differing)}. Put it back as it was, or start again in another "
-                "directory; a factory that splits or shuffles at random needs a fixed seed, such "
-                "as train_test_split(..., random_state=0)"
+                f"{self.path}: the data is not what the run was trained on. Put it back as it was, "
+                "or start again in another directory; a factory that splits or shuffles at random "
+                "needs a fixed seed, such as train_test_split(..., random_state=0)"
             )
 
     def _remove_scratch(self) -> None:
@@ -250,7 +242,7 @@ class RunDirectory:
                 safetensors.torch.save_model(model, str(scratch))
             except safetensors.SafetensorError as error:  # the disk's words as text alone
                 raise OSError(str(error)) from error
-            self.best = finite({**facts, "sha256": digest(scratch)[1]})
+            self.best = finite({**facts, "sha256": digest(scratch)})
         write_json(self.best_file, self.best or {})
 
     def save(self, step: int, state: dict[str, Any]) -> None:
@@ -273,7 +265,7 @@ class RunDirectory:
             raise RunError(f"{self.path}: has no best weights yet: its first epoch has not ended")
         for _ in range(10):
             facts = read_json(self.best_file)
-            if digest(self.best_weights)[1] == facts.get("sha256"):
+            if digest(self.best_weights) == facts.get("sha256"):
                 break
             time.sleep(0.02)  # a run that goes on may be about to write the new facts
         else:

@@ -67,4 +67,4 @@ def check_run(run: Path, *, large: bool = True) -> None:
 def _line(run: Path, name: str) -> str:
     """Return the line about a file; nothing if there is no such file, as moves of plain methods."""
     path = run / name
-    return f"{digest(path)[1]}  {name}\n" if path.exists() else ""
+    return f"{digest(path)}  {name}\n" if path.exists() else ""
