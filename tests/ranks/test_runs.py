@@ -84,7 +84,7 @@ def test_the_last_minibatch_may_be_smaller_than_the_world(world, tmp_path):
 
 def test_a_process_for_which_no_minibatch_is_left_to_evaluate(world, tmp_path):
     values = {"model": "small-cnn", "method": "adamw", "epochs": 1}  # with BatchNorm
-    values |= {"batch_size": 512, "train_size": 600, "train_sample": 1}
+    values |= {"batch_size": 512, "train_size": 600}
     answers = world(2)("run", out=str(tmp_path / "run"), **values)
     assert answers[0] == answers[1]
 

@@ -34,7 +34,7 @@ def test_the_forward_has_the_precision_it_is_given(tiny, digits, precision):
     found = set()
     session.model.register_forward_hook(lambda *args: found.add(args[2].dtype))
     next(session.train())
-    session.scores(lambda: None)
+    session.score(session.validation_batches)
     expected = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     assert found == {expected[precision]}
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
@@ -73,7 +73,7 @@ def test_a_step_the_scaler_skips_leaves_the_next_ones_dropout_alone(
         before = len(moves)
         moves.extend(session.method._optimizer.last_step for _ in session.train())
         assert len(moves) == before + 6
-        session.end_epoch(*session.scores(lambda: None))
+        session.end_epoch(*[session.score(session.validation_batches)] * 2)
     made = [info for info, earlier in zip(moves[1:], moves, strict=False) if info is not earlier]
     assert moves[0] is None, "the test needs a gradient that overflows"
     assert len(made) >= 5

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Kind = Literal["classification", "regression", "tokens"]
-InputType = Literal["uint8", "float32", "int64"]
+InputType = Literal["uint8", "float32", "float64", "int64"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,8 @@ class Task:
             ``"regression"``: numbers, judged by the mean squared error alone; ``"tokens"``: one
             token for each token that goes in, judged by cross-entropy and accuracy per token.
         input_shape: of one sample, as the data holds it.
-        input_type: ``"uint8"`` pixels, ``"float32"`` numbers or ``"int64"`` tokens.
+        input_type: ``"uint8"`` pixels, ``"float32"`` or ``"float64"`` numbers (the latter are
+            normalised before they are rounded), or ``"int64"`` tokens.
         output_shape: of what the model gives for one sample: one score for each class, one number
             for each target, or one score for each position and entry of the vocabulary.
         classes: the name of each class; empty unless the kind is classification.

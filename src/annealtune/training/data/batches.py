@@ -35,8 +35,8 @@ class Batches:
     ``state_dict`` is the epoch and the position.
 
     Args:
-        inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32``
-            numbers, or ``int64`` tokens.
+        inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32`` or
+            ``float64`` numbers, or ``int64`` tokens.
         targets: One for each sample.
         batch_size: Samples in a minibatch; the last one of an epoch may be smaller.
         seed: Of order and `sample`.
@@ -79,6 +79,8 @@ class Batches:
         self.epoch = 0
         self.position = 0
         self._scaling = Scaling(mean, std, scale, ndim=inputs.ndim).to(device)
+        if inputs.dtype == torch.float64:  # normalised now, then rounded
+            inputs, self._scaling = self._scaling(inputs), Scaling((), (), 1.0, ndim=inputs.ndim)
         self._inputs = inputs.to(device)
         self._targets = targets.to(device)
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
@@ -168,18 +170,25 @@ class Scaling(nn.Module):
         self.register_buffer("factor", None)
         self.register_buffer("offset", None)
         if mean:
-            center, spread = (
+            self._scale = scale
+            self._center, self._spread = (
                 torch.tensor(v, dtype=torch.float64).view(1, -1, *[1] * (ndim - 2))
                 for v in (mean, std)
             )
             # One multiplication and one addition.
-            self.factor = (1 / (scale * spread)).float()
-            self.offset = (-center / spread).float()
+            self.factor = (1 / (scale * self._spread)).float()
+            self.offset = (-self._center / self._spread).float()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return new inputs as ``float32``; tokens, and numbers without a mean, as they are."""
+        """Return new inputs as ``float32``; tokens, and numbers without a mean, as they are.
+
+        ``float64`` inputs are rounded after the normalisation, others before it.
+        """
         if self.factor is None or self.offset is None:
             return inputs
+        if inputs.dtype == torch.float64:
+            exact = (inputs.cpu() / self._scale - self._center) / self._spread
+            return exact.float().to(inputs.device)
         return torch.addcmul(self.offset, inputs.to(torch.float32), self.factor)
 
     def in_place(self, inputs: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from annealtune.training.task import InputType, Kind, Task
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
     torch.float32: "float32",
+    torch.float64: "float64",
     torch.int64: "int64",
 }
 
@@ -51,7 +52,8 @@ class Dataset:
     Args:
         name: For messages and reports.
         train_inputs: ``uint8`` images of shape (images, channels, height, width), ``float32``
-            numbers of any shape (samples, ...), or ``int64`` tokens of shape (samples, length).
+            numbers of any shape (samples, ...), ``float64`` ones if they have a mean, or ``int64``
+            tokens of shape (samples, length).
         train_targets: For classification ``int64``, one class number per sample; for regression
             ``float32`` of shape (samples, ...); for tokens ``int64``, of the inputs' shape.
         test_inputs: As the training inputs, of the same shape.
@@ -110,7 +112,7 @@ class Dataset:
 
     def _check_inputs(self, part: str) -> None:
         argument, inputs = f"{part}_inputs", getattr(self, f"{part}_inputs")
-        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float32 or int64", inputs.dtype)
+        _require(inputs.dtype in _INPUT_TYPES, argument, "uint8, float or int64", inputs.dtype)
         is_image = inputs.dtype == torch.uint8
         _require(
             inputs.numel() > 0 and (inputs.ndim == 4 if is_image else inputs.ndim > 1),

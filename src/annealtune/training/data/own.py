@@ -87,7 +87,7 @@ def _taken_apart(returned: Any) -> tuple[Any, Any, DataOptions]:
 
 
 def read_part(what: str, given: Any, length: int | None) -> Part:
-    """Return inputs and targets of one part, as uint8, int64 or float32.
+    """Return inputs and targets of one part, as uint8, int64, float32 or float64.
 
     Args:
         what: its name, for messages.
@@ -153,7 +153,7 @@ def _read(what: str, samples: Any) -> Part:
 
 
 def _tensor(what: str, value: Any) -> Tensor:
-    """Return numbers of any kind as a tensor of uint8, int64 or float32."""
+    """Return numbers of any kind as a tensor of uint8, int64, float32 or float64."""
     if not isinstance(value, Tensor):
         try:
             array = np.asarray(value)
@@ -163,7 +163,7 @@ def _tensor(what: str, value: Any) -> Tensor:
         except (TypeError, ValueError) as error:
             raise TypeError(f"{what} must be numbers in rows of one length: {error}") from None
     tensor: Tensor = value.detach().cpu()
-    if tensor.dtype == torch.uint8:
+    if tensor.dtype in (torch.uint8, torch.float64):
         return tensor
     return tensor.float() if tensor.is_floating_point() else tensor.long()
 
@@ -172,6 +172,10 @@ def _made(name: str, train: Part, test: Part, options: DataOptions) -> Dataset:
     if not all(part.inputs.numel() and part.targets.numel() for part in (train, test)):
         raise ValueError("train and test must hold at least one sample each")
     inputs = [_with_channels(part.inputs) for part in (train, test)]
+    if any(each.dtype == torch.float64 for each in inputs):
+        # Rounded only after they are standardized: of a time stamp float32 would keep minutes.
+        dtype = torch.float64 if options.standardize else torch.float32
+        inputs = [each.to(dtype) if each.is_floating_point() else each for each in inputs]
     kind = options.kind or _kind(train)
     targets = [_as_targets(kind, part.targets) for part in (train, test)]
     arguments: dict[str, Any] = {"kind": kind, "scale": 1.0}
