@@ -112,7 +112,7 @@ def kill_again_and_again(method, kills, start, at_call, flags, seed):
         ("os:fsync", 9),
         ("pathlib:Path.replace", 5),
         (f"{STORAGE}.checkpoint:Checkpoints.save", 3),
-        ("annealtune.training.session:evaluate", 2),
+        ("annealtune.training.session:Session.score", 2),
         (f"{STORAGE}.files:RecordFile.append", 2),
         (f"{ENTRY}:_Run._save", 1),  # recorded, best weights kept, not saved
         (f"{DIRECTORY}._remove_scratch", 1),  # right after the start

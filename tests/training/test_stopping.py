@@ -50,7 +50,7 @@ def test_saves_says_how_to_continue_and_leaves_no_trace(
 
 def test_after_all_epochs_it_ends_as_it_would(flags, program, at_call, place, undisturbed, outcome):
     """The test set is all that is left to look at."""
-    setup = at_call("annealtune.training.session:evaluate", 7, signal.SIGTERM)
+    setup = at_call("annealtune.training.session:Session.score", 7, signal.SIGTERM)
     assert program(*flags, setup=setup).code == 0
     assert outcome(place / "run") == undisturbed()
 

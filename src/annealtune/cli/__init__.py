@@ -105,16 +105,13 @@ def program() -> Any:
 
 def tell_version() -> int:
     """Print the version of the program and of what decides its results; torch is not imported."""
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import version
     from platform import python_version
 
     from annealtune import __version__
 
-    try:
-        torch = f"torch {version('torch')}"
-    except PackageNotFoundError:
-        torch = "no torch"
-    sys.stdout.write(f"annealtune {__version__}, {torch}, Python {python_version()}\n")
+    versions = f"annealtune {__version__}, torch {version('torch')}, Python {python_version()}"
+    sys.stdout.write(f"{versions}\n")
     return 0
 
 

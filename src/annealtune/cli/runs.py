@@ -67,17 +67,14 @@ def train(
 ) -> None:
     """Train one model and keep its best weights."""
     goes_on = resume or resume_or_start
-    if resume and out is not None:
-        _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
     config = _read_config(experiment, flags, set_)
-    if training.is_first():
-        run_dir = out or _choose_directory(config, goes_on)
-        if resume:
-            _require_begun(run_dir)
-    else:
-        run_dir = Path()  # the first process tells
+    run_dir = out or _choose_directory(config, goes_on)  # of several processes the first decides
+    if resume and not is_run(run_dir):
+        raise ConfigError(
+            f"--resume: there is no run in {run_dir}; without --resume a new one starts"
+        )
 
     with stop_on_signals(at_once=False) as stop:
         with _waiting("loading torch"):
@@ -151,30 +148,13 @@ def _read_config(
     return config
 
 
-def _require_begun(path: Path) -> None:
-    """Check that there is a run to continue.
-
-    Raises:
-        ConfigError: if there is none.
-    """
-    if not is_run(path):
-        raise ConfigError(f"--resume: there is no run in {path}; without --resume a new one starts")
-
-
 def _choose_directory(config: RunConfig, goes_on: bool) -> Path:
-    """Return where a run goes that has no --out: a free directory, or that of the run to continue.
-
-    Of several with the same name the last one is continued that is not finished.
-    """
+    """Return where a run goes that has no --out: a free directory, or the last one to continue."""
     data, model = (name.replace(":", ".") for name in (config.data, config.model))
     first = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
-    path, number = first, 1
-    runs = []
+    path = last = first
+    number = 1
     while is_run(path):
-        runs.append(path)
-        number += 1
+        last, number = path, number + 1
         path = first.with_name(f"{first.name}-{number}")
-    if not goes_on or not runs:
-        return path
-    unfinished = [run for run in runs if not (run / "result.json").exists()]
-    return (unfinished or runs)[-1]
+    return last if goes_on else path

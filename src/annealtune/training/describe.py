@@ -24,13 +24,15 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     state = directory.load(lambda _: None) if result is None else None
     records = directory.metrics.read()
     steps = directory.checkpoints.steps()
+    saved = f"unfinished, saved at step {steps[0]}" if steps else "begun, nothing saved yet"
+    state_text = "finished" if result else f"{saved}; continue with --resume"
     rows = [
         ("run", str(path)),
         ("method", f"{config.method}, {config.model} on {config.data}"),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in config.seeds.items())),
         ("batch size", str(config.batch_size)),
         ("epochs", f"{len(records)} of {config.epochs}"),
-        ("state", "finished" if result else _unfinished(steps)),
+        ("state", state_text),
     ]
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
@@ -58,9 +60,3 @@ def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, A
     if races:
         return f"{rate_text(races[-1].rate)} found, {now} at the last step"
     return f"{now}, {MEAN_OF_MOVES if moves else 'at the last step'}"
-
-
-def _unfinished(steps: list[int]) -> str:
-    if not steps:
-        return "begun, nothing saved yet; continue with --resume"
-    return f"unfinished, saved at step {steps[0]}; continue with --resume"

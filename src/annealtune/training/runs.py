@@ -200,25 +200,23 @@ def _opened(
         ConfigError: if it holds another run, or one that is not to be continued.
         RunError: if something is damaged or cannot be read.
     """
+    state = None
+    threads: int | None
     if not (directory.has_begun and resume):
         directory.check_free()
-        threads = min(torch.get_num_threads(), MOST_THREADS)
-        return _settled(config, best_device, threads), None, None
-    state = None
-    if directory.result_file.exists():
-        directory.check()
+        device, threads = best_device(), min(torch.get_num_threads(), MOST_THREADS)
     else:
-        state = directory.load(warn)
-    stored = directory.config()
-    settled = _settled(config, lambda: stored.device, stored.threads)
-    directory.check_same(settled)
-    return settled, state, directory.result()
-
-
-def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) -> RunConfig:
-    update: dict[str, Any] = {"device": device()} if config.device == "auto" else {}
+        if directory.result_file.exists():
+            directory.check()
+        else:
+            state = directory.load(warn)
+        device, threads = directory.config().device, directory.config().threads
+    update: dict[str, Any] = {"device": device} if config.device == "auto" else {}
     update |= {"threads": threads} if config.threads is None else {}
-    return config.model_copy(update=update)
+    config = config.model_copy(update=update)
+    if directory.has_begun:
+        directory.check_same(config)
+    return config, state, directory.result()
 
 
 @dataclasses.dataclass

@@ -9,12 +9,12 @@ import math
 import operator
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
 
 from annealtune.annealing.race import RaceInfo
@@ -123,11 +123,37 @@ class Session:
         """Give the model the weights that are scored and saved, which may be averages."""
         return self.method.judged(self.train_batches.sample(_RECALIBRATED_ON, epoch=self.epoch))
 
+    @torch.no_grad()
     def score(self, batches: Iterable[Samples]) -> Scores:
-        """Return the scores of the present weights on some minibatches."""
-        # DDP would exchange buffers, also with a process for which no minibatch is left.
-        network = self.network if self.world.size == 1 else self.model
-        return evaluate(network, batches, self.autocast, self.task, self.world)
+        """Return the scores of the present weights on some minibatches.
+
+        The model's mode and torch's random numbers are as before afterwards. Several processes take
+        turns with the minibatches; each returns the scores over all of them.
+        """
+        # Not by the network: DDP would exchange buffers, also where no minibatch is left.
+        task, model, random_state = self.task, self.model, RandomState.capture()
+        training = model.training
+        model.eval()
+        found: list[_Found] = []
+        for inputs, targets in itertools.islice(batches, self.world.rank, None, self.world.size):
+            with self.autocast():
+                outputs = task.arranged(model(inputs))
+            total = task.loss(outputs.float(), targets, reduction="sum").item()
+            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
+            found.append(_Found(total, targets.numel(), len(targets), correct))
+        model.train(training)
+        random_state.restore()  # a model may draw in evaluation too
+        # As one process would have found them, one minibatch after the other.
+        turns = itertools.zip_longest(*self.world.collect(found))
+        loss, batch_means, count, samples, correct = 0.0, 0.0, 0, 0, 0
+        for each in itertools.chain.from_iterable(turns):
+            if each is not None:
+                loss += each.loss
+                batch_means += each.loss / each.targets
+                count, samples = count + each.targets, samples + each.samples
+                correct += each.correct
+        accuracy = correct / count if task.has_accuracy else None
+        return Scores(loss / count, accuracy, batch_means / samples)
 
     def is_best(self, validation: Scores) -> bool:
         """Keep the present weights if they score best so far; tell whether they do.
@@ -357,47 +383,6 @@ class _Found(NamedTuple):
     targets: int
     samples: int
     correct: int
-
-
-@torch.no_grad()
-def evaluate(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    autocast: Callable[[], AbstractContextManager[object]],
-    task: Task,
-    world: World,
-) -> Scores:
-    """Score a model; its mode and torch's random numbers are as before afterwards.
-
-    The processes of a world take turns with the minibatches; each returns the scores over all of
-    them.
-    """
-    training, random_state = model.training, RandomState.capture()
-    model.eval()
-    found: list[_Found] = []
-    for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
-        with autocast():
-            outputs = task.arranged(model(inputs))
-        total = task.loss(outputs.float(), targets, reduction="sum").item()
-        correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
-        found.append(_Found(total, targets.numel(), len(targets), correct))
-    model.train(training)
-    random_state.restore()  # a model may draw in evaluation too
-    # As one process would have found them, one minibatch after the other.
-    turns = itertools.zip_longest(*world.collect(found))
-    found = [each for turn in turns for each in turn if each is not None]
-    loss, batch_means = 0.0, 0.0
-    for minibatch in found:
-        loss += minibatch.loss
-        batch_means += minibatch.loss / minibatch.targets
-    count, samples, correct = (
-        sum(getattr(minibatch, name) for minibatch in found)
-        for name in ("targets", "samples", "correct")
-    )
-    if count == 0:
-        return Scores(math.nan, math.nan if task.has_accuracy else None, math.nan)
-    accuracy = correct / count if task.has_accuracy else None
-    return Scores(loss / count, accuracy, batch_means / samples)
 
 
 def _ratio(sum_: float, count: float) -> float:

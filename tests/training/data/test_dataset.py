@@ -82,5 +82,5 @@ def test_a_split_divides_by_its_seed() -> None:
 
 @pytest.mark.parametrize(("count", "fraction"), [(10, 0.99), (10, 0.01), (0, 0.0)])
 def test_a_split_that_leaves_a_set_empty_is_refused(count, fraction) -> None:
-    with pytest.raises(ValueError, match="split"):
+    with pytest.raises(ValueError, match="validation_fraction"):
         split(count, fraction, seed=0)

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
 
 from .dataset import Dataset, Purpose, generator, split, subset
@@ -217,11 +216,7 @@ def divide(
     training = dataset.train_inputs, dataset.train_targets
     validation = test = dataset.test_inputs, dataset.test_targets
     if config.validate_on != "test":
-        share = config.validation_fraction
-        try:
-            kept, apart = split(len(training[1]), share, split_seed)
-        except ValueError as error:
-            raise ConfigError(f"validation_fraction = {share}: {error}") from None
+        kept, apart = split(len(training[1]), config.validation_fraction, split_seed)
         training, validation = (
             (training[0][chosen], training[1][chosen]) for chosen in (kept, apart)
         )

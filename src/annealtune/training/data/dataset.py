@@ -243,7 +243,7 @@ def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
         The numbers of the training samples and of the fraction set apart, each in rising order.
 
     Raises:
-        ValueError: If one of the two sets would be empty.
+        ConfigError: If one of the two sets would be empty.
 
     Example:
         >>> training, validation = split(10, 0.2, seed=0)
@@ -252,9 +252,9 @@ def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """
     held_out = round(count * fraction)
     if held_out in (0, count):
-        raise ValueError(
-            f"split(count={count}, fraction={fraction}): {held_out} of {count} samples set apart "
-            "leave one of the two sets empty"
+        raise ConfigError(
+            f"validation_fraction = {fraction}: {held_out} of {count} samples set apart leave one "
+            "of the two sets empty"
         )
     order = torch.randperm(count, generator=generator(seed, Purpose.SPLIT))
     return order[held_out:].sort().values, order[:held_out].sort().values

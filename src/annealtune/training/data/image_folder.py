@@ -39,8 +39,12 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
     mode = "L" if all(picture.mode in _GREY for picture in pictures.values()) else "RGB"
     first = pictures[next(iter(train))]
     size = image_size or (first.height, first.width)
+    if image_size is not None:
+        wanted = image_size[::-1]
+        for path, picture in pictures.items():
+            pictures[path] = picture.convert(mode).resize(wanted, Image.Resampling.BILINEAR)
     train_images, test_images = (
-        np.stack([_pixels(path, pictures[path], mode, size, image_size) for path in part])
+        np.stack([_pixels(path, pictures[path].convert(mode), size) for path in part])
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
@@ -89,18 +93,9 @@ def _open(path: Path) -> Image.Image:
     return picture
 
 
-def _pixels(
-    path: Path,
-    picture: Image.Image,
-    mode: str,
-    size: tuple[int, int],
-    image_size: tuple[int, int] | None,
-) -> NDArray[np.uint8]:
+def _pixels(path: Path, picture: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
     """Return a picture as (channels, height, width)."""
     height, width = size
-    picture = picture.convert(mode)
-    if image_size is not None:
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
     if (picture.height, picture.width) != size:
         raise DataError(
             f"{path} is {picture.height}x{picture.width}, but the first picture is "

@@ -71,17 +71,12 @@ class RunDirectory:
         Raises:
             ConfigError: if there is a run, or what is left of one.
         """
-        if self.has_begun:
-            raise ConfigError(
-                f"{self.path}: holds a run already; continue it with --resume or choose another "
-                "--out"
-            )
-        written = (self.metrics.path, self.best_weights, self.result_file)
-        found = [path.name for path in (*written, self.checkpoints.directory) if path.exists()]
+        written = (CONFIG_FILE, seal.METRICS, seal.WEIGHTS, seal.RESULT_FILE, seal.CHECKPOINTS)
+        found = [name for name in written if (self.path / name).exists()]
         if found:
             raise ConfigError(
-                f"{self.path}: holds {', '.join(found)} of a run, but no config.toml; choose "
-                "another --out"
+                f"{self.path}: holds a run already, or a part of one ({', '.join(found)}); "
+                "continue it with --resume or choose another --out"
             )
 
     # --- Config and task ---
