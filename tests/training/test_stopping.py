@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM: saved within one step, their own exit code, and no difference in the end."""
 
-import os
 import signal
 import time
 
@@ -85,27 +84,17 @@ def test_a_signal_from_outside(place, start, tiny_flags):
     assert "Traceback" not in left.err
 
 
-class TestStopOnSignals:
-    def test_the_first_is_noted_and_the_handlers_come_back(self):
-        before = [signal.getsignal(number) for number in CODES]
-        with stop_on_signals() as stop:
-            assert stop.signal_number is None
-            os.kill(os.getpid(), signal.SIGTERM)
-            for _ in range(100):
-                if stop.signal_number is not None:
-                    break
-                time.sleep(0.01)
-            assert stop.signal_number == signal.SIGTERM
-        assert [signal.getsignal(number) for number in CODES] == before
-
-    def test_until_the_run_begins_nothing_changes(self):
-        before = [signal.getsignal(number) for number in CODES]
-        with stop_on_signals(at_once=False) as stop:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_first_signal_is_noted_and_the_handlers_come_back(at_once):
+    before = [signal.getsignal(number) for number in CODES]
+    with stop_on_signals(at_once=at_once) as stop:
+        if not at_once:
             assert [signal.getsignal(number) for number in CODES] == before
             stop.begin()
-            os.kill(os.getpid(), signal.SIGINT)
-            assert stop.signal_number == signal.SIGINT
-        assert [signal.getsignal(number) for number in CODES] == before
+        assert stop.signal_number is None
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal_number == signal.SIGTERM
+    assert [signal.getsignal(number) for number in CODES] == before
 
 
 def test_a_run_begins_right_before_it_writes(tiny, place):

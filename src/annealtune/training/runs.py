@@ -242,9 +242,8 @@ class _Run:
             self._restore(state)
         self._races_told = len(session.method.races)
         self.stop.begin()
-        environment = self._environment()
         self._has_best = world.of_first(
-            lambda: self.directory.begin(state, self.config, environment, session.task)
+            lambda: self.directory.begin(state, self.config, self._environment(), session.task)
         )
         if state is not None and not self._has_best and session.keeper.has_weights:
             # A later epoch, which comes again, had replaced those that the checkpoint knows.

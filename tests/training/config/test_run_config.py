@@ -61,17 +61,6 @@ class TestEveryKey:
         ]
 
 
-class TestSeeds:
-    def test_one_seed_sets_three(self):
-        assert set(from_values({"seed": 7}).seeds.values()) == {7}
-
-    @pytest.mark.parametrize("name", ["init_seed", "data_seed", "decision_seed"])
-    def test_each_can_be_set_apart(self, name):
-        seeds = from_values({"seed": 7, name: 0}).seeds
-        assert seeds.pop(name) == 0
-        assert set(seeds.values()) == {7}
-
-
 class TestAccepted:
     @pytest.mark.parametrize("every", ["epoch", "1", "500", "5m", 500])
     def test_checkpoints_by_epochs_steps_or_minutes(self, every):
