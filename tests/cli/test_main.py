@@ -27,7 +27,7 @@ def test_the_help_lists_every_command(annealtune, monkeypatch, words, columns):
     monkeypatch.setenv("COLUMNS", columns)
     code, out, _ = annealtune(*words)
     assert code == 0
-    assert re.findall(r"^  ([a-z]+) ", out.partition("Commands:")[2], re.MULTILINE) == [
+    assert re.findall(r"^  ([a-z]+)  ", out.partition("Commands:")[2], re.MULTILINE) == [
         *cli.COMMANDS
     ]
 

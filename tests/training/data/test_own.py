@@ -169,6 +169,8 @@ WRONG = [
     (parts(5 - TOKENS, LABELS), "train_inputs.*got -1"),
     (parts(FLOATS, VALUES, kind="classification"), "whole numbers for classification.*float32"),
     (parts(TOKENS, LABELS, standardize=True), "tokens are no numbers"),
+    (parts(FLOATS, VALUES, classes=2), "classes: regression"),
+    (parts(FLOATS, LABELS, vocabulary=2), "vocabulary: classification"),
     (parts(FLOATS, LABELS.view(8, 1)), "the kind cannot be told"),
     (parts(BYTES, LABELS), r"channels first.*got \(6, 6, 5, 3\)"),
     (parts(NAN, LABELS), "train_inputs.*NaN or infinity in 1 of 6 samples, first in sample 4"),

@@ -93,9 +93,9 @@ def _missing(data_dir: Path, archive: PublishedFile, batches: Sequence[Published
                 f"Take the binary version, {archive.url} (or --download, "
                 f"{archive.size / 1e6:.0f} MB)"
             )
-    looked_for = [*(data_dir / FOLDER / batch.name for batch in batches), data_dir / archive.name]
-    absent = [path for path in looked_for if not path.is_file()]
-    return not_found("cifar10", absent, archive.size)
+    unpacked = (data_dir / FOLDER / batch.name for batch in batches)
+    absent = next(path for path in unpacked if not path.is_file())
+    return not_found("cifar10", [absent, data_dir / archive.name], archive.size)
 
 
 def _unpack(archive: bytes, names: list[str]) -> list[bytes]:

@@ -178,6 +178,10 @@ def _made(name: str, train: Part, test: Part, options: DataOptions) -> Dataset:
         inputs = [each.to(dtype) if each.is_floating_point() else each for each in inputs]
     kind = options.kind or _kind(train)
     targets = [_as_targets(kind, part.targets) for part in (train, test)]
+    is_used = {"classes": kind == "classification", "vocabulary": inputs[0].dtype == torch.int64}
+    for option, used in is_used.items():
+        if getattr(options, option) and not used:
+            raise ValueError(f"{option}: {kind} from {inputs[0].dtype} inputs has no use for it")
     arguments: dict[str, Any] = {"kind": kind, "scale": 1.0}
     if kind == "classification":
         told = options.classes or train.class_names
