@@ -113,7 +113,7 @@ def test_what_processes_cannot_share(world, tmp_path):
     first, second = world(2).answers("run", out=str(tmp_path / "run"), batch_size=1)
     assert first["error"] == "ConfigError"
     assert "batch_size" in first["text"]
-    assert second["error"] == "FollowedError"  # the first has said it
+    assert second["error"] == "ConfigError"  # which only the first says
 
 
 def test_a_directory_that_is_taken_is_told_once(world, tmp_path):

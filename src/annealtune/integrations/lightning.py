@@ -312,17 +312,13 @@ def _again(module: LightningModule, before: Attributes | None = None) -> Iterato
         if before is not None:
             before.restore()
         trainer.loggers = [DummyLogger() for _ in loggers]  # Lightning's own, which takes anything
-        vars(module).update(dict.fromkeys(("log", "log_dict", "print"), _say_nothing))
+        vars(module).update(dict.fromkeys(("log", "log_dict", "print"), lambda *_, **__: None))
         yield
     finally:
         trainer.loggers = loggers
         after.restore()
         for metric, state in metrics:
             vars(metric).update(state)
-
-
-def _say_nothing(*_: Any, **__: Any) -> None:
-    pass
 
 
 def _metric_state(metric: Any) -> dict[str, Any]:

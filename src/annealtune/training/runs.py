@@ -163,11 +163,16 @@ def make_session(config: RunConfig, world: World | None = None) -> Session:
     first: list[data.Dataset] = []
     world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
     dataset = first[0] if first else load()
-    if len(set(world.collect(dataset.task.digest))) > 1:
-        raise DataError(
-            f"data = {config.data!r}: must be the same in every process, got different ones; a "
-            "factory that splits or shuffles at random needs a fixed seed, such as random_state=0"
-        )
+    digests = set(world.collect(dataset.task.digest))
+
+    def check_alike() -> None:
+        if len(digests) > 1:
+            raise DataError(
+                f"data = {config.data!r}: must be the same in every process; a factory that splits "
+                "or shuffles at random needs a fixed seed, such as random_state=0"
+            )
+
+    world.of_first(check_alike)  # which speaks for all
     return Session(config, dataset, world)
 
 
