@@ -14,15 +14,15 @@ from torch import nn
 
 
 def data():
-    """Return (train, test, options), each part as (inputs, targets) in NumPy arrays."""
+    """Return both parts, each as (inputs, targets) in NumPy arrays, and an option."""
     patients, progression = load_diabetes(return_X_y=True, scaled=False)
     progression = (progression - 150) / 80  # near 0 and 1, as nets like their targets
     train, test = slice(0, 342), slice(342, None)
-    return (
-        (patients[train], progression[train]),
-        (patients[test], progression[test]),
-        {"standardize": True},  # by mean and deviation of each training column
-    )
+    return {
+        "train": (patients[train], progression[train]),
+        "test": (patients[test], progression[test]),
+        "standardize": True,  # by mean and deviation of each training column
+    }
 
 
 def model(*, features, outputs):

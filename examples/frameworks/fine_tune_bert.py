@@ -38,7 +38,6 @@ base = torch.optim.AdamW(
         {"params": model.classifier.parameters(), "lr": 1e-2},  # ten times the rate of the body
     ]
 )
-tuner = SelfTuner(base, model=model, total_steps=STEPS)
 
 with tempfile.TemporaryDirectory() as folder:
     args = TrainingArguments(
@@ -47,10 +46,10 @@ with tempfile.TemporaryDirectory() as folder:
     )  # fmt: skip
     trainer = Trainer(
         model, args, train_dataset=sentences(2000, 1), eval_dataset=sentences(500, 2),
-        optimizers=(tuner, None),
+        optimizers=(SelfTuner(base, model=model, total_steps=STEPS), None),
         compute_metrics=lambda p: {"accuracy": (p.predictions.argmax(1) == p.label_ids).mean()},
     )  # fmt: skip
-    tune(trainer)  # the only line
+    tuner = tune(trainer)  # the only line
     trainer.train()
     accuracy = trainer.evaluate()["eval_accuracy"]
 

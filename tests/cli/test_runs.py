@@ -147,11 +147,6 @@ def test_train_ends_with_accuracy_and_weights(annealtune, tmp_path):
     assert (tmp_path / "some" / "where" / "run" / "best.safetensors").exists()
 
 
-def test_train_open_shows_the_page_at_the_end(opened, annealtune, tmp_path):
-    assert annealtune("train", *TINY, "--out", "run", "--open")[0] == 0
-    assert opened == [(tmp_path / "run" / "report" / "index.html").as_uri()]
-
-
 def test_the_papers_protocol_is_said_to_be_optimistic(annealtune):
     _, out, _ = annealtune("train", *TINY, "--validate-on", "test")
     assert "optimistic" in out.splitlines()[0]

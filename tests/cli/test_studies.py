@@ -12,7 +12,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-import torch
 
 from annealtune import cli
 from annealtune.studies.records import read_study
@@ -310,20 +309,11 @@ def test_without_a_name_all_are_listed(usage):
     ("words", "told"),
     [
         (["table-1", "--size", "huge"], "size = 'huge'"),
-        (["table-1", "--size", "paper"], "120 runs take about 7 days"),
-        (["table-1", "--size", "paper", "--set", "epochs=10"], "120 runs take about 15.8 hours"),
         (["tabel-1"], "did you mean 'table-1'"),
     ],
 )
-def test_nonsense_and_days_are_answered_at_once(words, told, usage, place):
+def test_nonsense_is_answered_at_once(words, told, usage, place):
     code, printed = usage("reproduce", *words)
     assert code == 2
     assert told in printed.err
     assert not (place / "studies").exists()
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_the_papers_size_needs_a_gpu(usage):
-    code, printed = usage("reproduce", "table-1", "--size", "paper", "--yes")
-    assert code == 2
-    assert "needs a GPU" in printed.err

@@ -26,7 +26,7 @@ FINISHED = (
     "best.json",
     "best.safetensors",
     "result.json",
-    "seal.json",
+    "SHA256SUMS",
 )
 TINY = {
     "method": "sgd-sa",
@@ -187,7 +187,6 @@ class TestAnEditedConfig:
     @pytest.mark.parametrize(
         ("old", "new"),
         [
-            ("train_sample = 10", "train_sample = 11"),
             ("epochs = 6", "epochs = 5"),
             ("validation_fraction = 0.1", "validation_fraction = 0.2"),
         ],

@@ -9,6 +9,8 @@ import signal
 
 import pytest
 
+from tests.training.storage.test_files import expect_one_line
+
 END = "annealtune.training.session:Session.end_epoch"
 
 # Every call that changes the disk is counted; one of them fails.
@@ -44,15 +46,6 @@ none = (ctypes.c_uint32 * 6)()
 libc = ctypes.CDLL(None, use_errno=True)
 assert libc.capset(header, none) == 0, ctypes.get_errno()
 """
-
-
-def expect_one_line(finished, *words):
-    assert finished.code == 1, finished.err
-    assert "Traceback" not in finished.err
-    last = finished.err.splitlines()[-1]
-    assert last.startswith("annealtune: ")
-    for word in words:
-        assert word in last
 
 
 @pytest.fixture

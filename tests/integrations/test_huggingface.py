@@ -91,7 +91,7 @@ def trained(
         optimizers=(tuner, None),
         callbacks=[seen],
     )
-    tune(trainer)
+    assert tune(trainer) is tuner
     return trainer, tuner, seen
 
 
@@ -224,6 +224,8 @@ def test_evaluations_and_checkpoints_see_the_average(task, counted, tmp_path, se
     tuner.train()
     for name, value in task.plain("self-tuned").weights.items():
         assert torch.equal(trainer.model.net.state_dict()[name], value), name
+    with tuner.best():
+        assert all(torch.equal(trainer.model.net.state_dict()[n], best[n]) for n in best)
 
 
 @pytest.mark.parametrize("greater", [False, True])
@@ -284,11 +286,9 @@ def test_the_trainers_own_optimizer_becomes_the_base(task, counted, tmp_path):
         args=arguments(task, tmp_path, weight_decay=0.1, learning_rate=123.0),
         train_dataset=Items(task),
     )
-    tuning = tune(trainer, around=1e-3, average=False)
-    assert tuning.tuner is None
+    tuner = tune(trainer, around=1e-3, average=False)
     trainer.train()
-    tuner = trainer.optimizer.optimizer
-    assert tuning.tuner is tuner
+    assert trainer.optimizer.optimizer is tuner
     assert isinstance(tuner, SelfTuner)
     assert isinstance(tuner.base, torch.optim.AdamW)
     assert tuner.total_steps == task.steps
@@ -332,6 +332,10 @@ def test_what_is_no_tuner_or_no_trainer(task, counted, tmp_path):
     adam = torch.optim.Adam(nn.Linear(1, 1).parameters())
     with pytest.raises(TypeError, match="Adam"):
         tune(make(task, counted, tmp_path, (adam, None)))
+    args = arguments(task, tmp_path)
+    trainer = Trainer(model_init=lambda: Model(task, counted), args=args, train_dataset=Items(task))
+    with pytest.raises(ValueError, match="model_init"):
+        tune(trainer)
     tuner = task.tuner("self-tuned", task.net())
     with pytest.raises(TypeError, match="around"):
         tune(make(task, counted, tmp_path, (tuner, None)), around=0.1)

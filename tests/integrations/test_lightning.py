@@ -314,6 +314,8 @@ def test_after_fit_the_module_has_its_best_weights(task, counted, kind, mode, be
     expected = module.validated[1 + best]
     for name, value in module.net.state_dict().items():
         assert torch.equal(value, expected[name]), name
+    with tuner.best():
+        assert torch.equal(module.net[0].weight, expected["0.weight"])
 
 
 def test_a_metric_that_is_not_logged(task, counted):

@@ -50,7 +50,6 @@ def test_what_a_logger_is_told() -> None:
     assert [step for step, _ in races] == [race.step + race.minibatches]
     assert races[0][1] == {**race.to_dict(), "text": race.table()}
     assert epochs == [(60, 0.0), (120, 0.25), (180, 0.5), (240, 0.75)]
-    log.close()
     assert len(told) == len(steps) + len(races) + len(epochs)
 
 

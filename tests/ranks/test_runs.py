@@ -84,7 +84,7 @@ def test_the_last_minibatch_may_be_smaller_than_the_world(world, tmp_path):
 
 def test_a_process_for_which_no_minibatch_is_left_to_evaluate(world, tmp_path):
     values = {"model": "small-cnn", "method": "adamw", "epochs": 1}  # with BatchNorm
-    values |= {"batch_size": 512, "train_size": 600, "train_sample": 1}
+    values |= {"batch_size": 512, "train_size": 600}
     answers = world(2)("run", out=str(tmp_path / "run"), **values)
     assert answers[0] == answers[1]
 
@@ -113,7 +113,7 @@ def test_what_processes_cannot_share(world, tmp_path):
     first, second = world(2).answers("run", out=str(tmp_path / "run"), batch_size=1)
     assert first["error"] == "ConfigError"
     assert "batch_size" in first["text"]
-    assert second["error"] == "FollowedError"  # the first has said it
+    assert second["error"] == "ConfigError"  # which only the first says
 
 
 def test_a_directory_that_is_taken_is_told_once(world, tmp_path):

@@ -234,9 +234,6 @@ class Recorder:
         self.shown = []
         self.on_refresh = lambda: None
 
-    def downloading(self):
-        return contextlib.nullcontext()
-
     @contextlib.contextmanager
     def showing(self, tasks, done):
         self.shown.append((len(tasks), done))

@@ -201,7 +201,7 @@ def test_a_run_that_comes_again_must_be_the_same(made):
     def write(key, factor):
         changed = [{**line, key: line[key] * factor} for line in lines]
         metrics.write_text("".join(json.dumps(line) + "\n" for line in changed))
-        (metrics.parent / "seal.json").unlink(missing_ok=True)
+        (metrics.parent / "SHA256SUMS").unlink(missing_ok=True)
 
     write("training_seconds", 2)  # another machine
     assert results.keep([made / "s"], folder) == (0, 6)
@@ -226,7 +226,7 @@ def test_every_run_tells_how_it_was_made(made):
     told["environment"] |= {"commit": "1" * 40, "torch": "9.9"}
     del told["environment"]["cpu"]
     config.write_text(tomli_w.dumps(told))
-    (config.parent / "seal.json").unlink(missing_ok=True)
+    (config.parent / "SHA256SUMS").unlink(missing_ok=True)
     folder = made / "records" / "merged"
     results.keep([first, second], folder, cpu="Z80")
     made_with = [run.config["environment"] for run in results.read_kept(folder).runs]

@@ -72,14 +72,13 @@ def digits():
 def by_hand(digits):
     """Makes the model of a tiny run and its minibatches, without annealtune.training's loop."""
 
-    def by_hand(augment=False):
+    def by_hand():
         part = data.subset(digits, 200, seed=0)
         chosen, _ = data.split(200, 0.1, seed=0)
         batches = data.Batches(
             part.train_inputs[chosen],
             part.train_targets[chosen],
             batch_size=30,
-            augment=augment,
             seed=0,
             mean=part.mean,
             std=part.std,

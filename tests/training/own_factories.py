@@ -12,22 +12,23 @@ def table():
     """Four columns, far from zero, and a sum of them with a little noise."""
     inputs = 3 * _numbers(80, 4) + 10
     targets = 0.2 * (inputs - 10).sum(1) + 0.05 * _numbers(80)
-    return (inputs[:60], targets[:60]), (inputs[60:], targets[60:]), {"standardize": True}
+    train, test = (inputs[:60], targets[:60]), (inputs[60:], targets[60:])
+    return {"train": train, "test": test, "standardize": True}
 
 
 def table_of_two():
     """The same with two targets a row."""
-    (inputs, targets), (test_inputs, test_targets), options = table()
+    (inputs, targets), (test_inputs, test_targets) = (table()[part] for part in ("train", "test"))
     both, test_both = (torch.stack([t, -t], 1) for t in (targets, test_targets))
-    return (inputs, both), (test_inputs, test_both), options
+    return {"train": (inputs, both), "test": (test_inputs, test_both), "standardize": True}
 
 
 def rows_with_classes():
     """Whether a sum is positive; no scaling."""
     inputs = _numbers(80, 4)
     labels = (inputs.sum(1) > 0).long()
-    told = {"classes": ["low", "high"]}
-    return (inputs[:60], labels[:60]), (inputs[60:], labels[60:]), told
+    train, test = (inputs[:60], labels[:60]), (inputs[60:], labels[60:])
+    return {"train": train, "test": test, "classes": ["low", "high"]}
 
 
 def text():
@@ -48,23 +49,23 @@ def pictures():
     labels = torch.arange(60) % 2
     noise = torch.randint(100, (60, 8, 8), generator=torch.Generator().manual_seed(0))
     images = (noise + 100 * labels[:, None, None]).to(torch.uint8)
-    return (images[:40], labels[:40]), (images[40:], labels[40:]), {"classes": ["dark", "bright"]}
+    return (images[:40], labels[:40]), (images[40:], labels[40:])
 
 
 def brightness():
     """How bright an image is: regression of an image."""
-    (images, _), (test_images, _), _ = pictures()
+    (images, _), (test_images, _) = pictures()
     targets, test_targets = (i.float().mean((1, 2)) / 100 for i in (images, test_images))
     return (images, targets), (test_images, test_targets)
 
 
 def float_pictures():
     """The same images as floats, in colour."""
-    (images, labels), (test_images, test_labels), _ = pictures()
+    (images, labels), (test_images, test_labels) = pictures()
     colour, test_colour = (
         i[:, None].float().expand(-1, 3, -1, -1) / 255 for i in (images, test_images)
     )
-    return (colour, labels), (test_colour, test_labels), {"standardize": True}
+    return {"train": (colour, labels), "test": (test_colour, test_labels), "standardize": True}
 
 
 def waves():

@@ -6,13 +6,7 @@ import pytest
 import torch
 
 from annealtune.errors import ConfigError
-from annealtune.training import data, run
-from annealtune.training.session import Session
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return data.load("digits")
+from annealtune.training import run
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
@@ -29,20 +23,19 @@ def test_runs_and_resumes_the_same(program, at_call, tiny_flags, place, outcome,
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_the_forward_has_the_precision_it_is_given(tiny, digits, precision):
-    session = Session(tiny(precision=precision, device="cpu"), digits)
+def test_the_forward_has_the_precision_it_is_given(session, precision):
+    session = session(precision=precision)
     found = set()
     session.model.register_forward_hook(lambda *args: found.add(args[2].dtype))
     next(session.train())
-    session.scores(lambda: None)
+    session.score(session.validation_batches)
     expected = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
     assert found == {expected[precision]}
     assert {p.dtype for p in session.model.parameters()} == {torch.float32}
 
 
-def test_images_are_channels_last_where_the_model_convolves(tiny, digits):
-    session = Session(tiny(device="cpu"), digits)
-    weight = session.model.features[4].weight
+def test_images_are_channels_last_where_the_model_convolves(session):
+    weight = session().model.features[4].weight
     assert weight.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -59,21 +52,18 @@ def net(*, channels, image_size, classes):
 """
 
 
-def test_a_step_the_scaler_skips_leaves_the_next_ones_dropout_alone(
-    tiny, digits, place, monkeypatch
-):
+def test_a_step_the_scaler_skips_leaves_the_next_ones_dropout_alone(session, place, monkeypatch):
     """At rate 0 nothing can get better or worse, unless the probe draws another dropout mask."""
     (place / "overflowing.py").write_text(OVERFLOWING)
     monkeypatch.syspath_prepend(str(place))
     options = {"sgd-sa": {"lr": [0.0]}}
-    config = tiny(model="overflowing:net", precision="fp16", device="cpu", **options)
-    session = Session(config, digits)
+    session = session(model="overflowing:net", precision="fp16", **options)
     moves = []
     for _ in range(3):
         before = len(moves)
         moves.extend(session.method._optimizer.last_step for _ in session.train())
         assert len(moves) == before + 6
-        session.end_epoch(*session.scores(lambda: None))
+        session.end_epoch(*[session.score(session.validation_batches)] * 2)
     made = [info for info, earlier in zip(moves[1:], moves, strict=False) if info is not earlier]
     assert moves[0] is None, "the test needs a gradient that overflows"
     assert len(made) >= 5
@@ -96,5 +86,3 @@ def test_a_run_of_another_machine_can_be_scored_here(complete, program, seal_aga
     seal_again(directory)
     scored = program("evaluate", directory)
     assert scored.code == 0, scored.err
-    looked = program("inspect", directory)
-    assert "not guaranteed on cuda:1" in looked.out

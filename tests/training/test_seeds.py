@@ -8,19 +8,8 @@ import torch
 
 from annealtune.training import data, run
 from annealtune.training.progress import Progress
-from annealtune.training.session import Session
 
 SEEDS = ("init_seed", "data_seed", "decision_seed")
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return data.load("digits")
-
-
-@pytest.fixture
-def session(tiny, digits):
-    return lambda **changes: Session(tiny(device="cpu", **changes), digits)
 
 
 def images_of(batches) -> Counter:

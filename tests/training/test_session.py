@@ -12,12 +12,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from annealtune.annealing import Setting
-from annealtune.optim import StepInfo
 from annealtune.training import data, models, run
 from annealtune.training.config import MethodName
 from annealtune.training.progress import Progress
-from annealtune.training.session import EpochTally
 from annealtune.training.task import Task
 
 METHODS = MethodName.__args__
@@ -129,47 +126,3 @@ def test_losses_and_accuracies_agree_with_an_evaluation_by_hand(complete, lines_
     assert record["validation_accuracy"] == (scores.argmax(1) == labels).sum().item() / 20
     # 20 images are one minibatch: its mean loss over the number of images.
     assert record["validation_paper_loss"] == pytest.approx(record["validation_loss"] / 20)
-
-
-class TestEpochTally:
-    @staticmethod
-    def move(loss, new_loss, accepted, probability=1.0):
-        setting = Setting({"lr": 0.1})
-        return StepInfo(
-            0, setting, loss, new_loss, new_loss - loss, probability, 1.0, accepted=accepted
-        )
-
-    def test_an_epoch_without_moves(self):
-        tally = EpochTally()
-        tally.add(2.0, None)
-        tally.add(4.0, None)
-        assert tally.metrics() == {"train_loss": 3.0}
-        assert tally.moves() == []
-
-    def test_an_equal_loss_is_neither_better_nor_worse(self):
-        tally = EpochTally()
-        tally.add(1.0, self.move(1.0, 1.0, accepted=True))
-        metrics = tally.metrics()
-        assert metrics["improvement_rate"] == 0
-        assert metrics["accepted_worsening"] == metrics["rejected_worsening"] == 0
-        assert math.isnan(metrics["worsening_accept_probability"])
-
-    @pytest.mark.parametrize("new_loss", [math.nan, math.inf, -math.inf])
-    def test_a_loss_that_is_not_finite_is_counted_apart(self, new_loss):
-        tally = EpochTally()
-        tally.add(1.0, self.move(1.0, new_loss, accepted=False, probability=0.0))
-        metrics = tally.metrics()
-        assert metrics["non_finite"] == 1
-        assert metrics["improvement_rate"] == metrics["rejected_worsening"] == 0
-
-    def test_continues_where_its_state_was_taken(self):
-        first, second = EpochTally(), EpochTally()
-        moves = [self.move(1.0, 0.5 * step, accepted=step < 3) for step in range(5)]
-        for move in moves[:2]:
-            first.add(1.0, move)
-        second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-        for tally in (first, second):
-            for move in moves[2:]:
-                tally.add(1.0, move)
-        assert second.metrics() == first.metrics()
-        assert second.moves() == first.moves()

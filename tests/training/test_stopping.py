@@ -1,6 +1,5 @@
 """SIGINT and SIGTERM: saved within one step, their own exit code, and no difference in the end."""
 
-import os
 import signal
 import time
 
@@ -8,12 +7,7 @@ import pytest
 
 from annealtune.errors import RunStoppedError
 from annealtune.training import run
-from annealtune.training.stopping import (
-    StopRequest,
-    leave_on_signals,
-    stop_on_signals,
-    stop_once_begun,
-)
+from annealtune.training.stopping import StopRequest, stop_on_signals
 from annealtune.training.storage.checkpoint import Checkpoints
 
 CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -33,13 +27,9 @@ def flags(tiny_flags):
     [
         (signal.SIGTERM, STEP, 1, 1, 0),
         (signal.SIGINT, STEP, 24, 12, 1),  # in the last step of the second epoch
-        (signal.SIGTERM, MINIBATCH, 8, 6, 0),  # in the evaluation of the first
-        (signal.SIGINT, MINIBATCH, 26, 12, 1),  # in that of the second, on the validation set
-        # the test set, after all epochs
-        (signal.SIGTERM, "annealtune.training.session:evaluate", 7, 18, 3),
-        # found after the next step
-        (signal.SIGTERM, "annealtune.training.session:Session.end_epoch", 2, 13, 2),
-        (signal.SIGINT, "annealtune.training.storage.checkpoint:Checkpoints.save", 1, 7, 1),
+        (signal.SIGTERM, MINIBATCH, 8, 6, 1),  # in the evaluation of the first
+        (signal.SIGINT, MINIBATCH, 26, 12, 2),  # in that of the second, on the validation set
+        (signal.SIGINT, "annealtune.training.storage.checkpoint:Checkpoints.save", 1, 6, 1),
     ],
 )
 def test_saves_says_how_to_continue_and_leaves_no_trace(
@@ -53,18 +43,23 @@ def test_saves_says_how_to_continue_and_leaves_no_trace(
     assert Checkpoints(place / "run" / "checkpoints").steps()[0] == step
     resumed = program("train", "--out", "run", "--resume")
     assert resumed.code == 0, resumed.err
-    if step < 18:
-        assert f"continuing at step {step}" in resumed.err
+    assert f"continuing at step {step}" in resumed.err
     assert outcome(place / "run") == undisturbed()
 
 
-@pytest.mark.parametrize("number", CODES)
-@pytest.mark.parametrize("target", ["annealtune.training.data:load", "torch:get_num_threads"])
-def test_before_the_run_begins_it_leaves_at_once(number, target, program, at_call, place):
+def test_after_all_epochs_it_ends_as_it_would(flags, program, at_call, place, undisturbed, outcome):
+    """The test set is all that is left to look at."""
+    setup = at_call("annealtune.training.session:Session.score", 7, signal.SIGTERM)
+    assert program(*flags, setup=setup).code == 0
+    assert outcome(place / "run") == undisturbed()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -15)])
+def test_before_the_run_begins_it_leaves_at_once(number, code, program, at_call, place):
     flags = ["train", "--model", "mlp-w8", "--train-size", 100, "--out", "run"]
-    stopped = program(*flags, setup=at_call(target, 1, number))
-    assert (stopped.code, stopped.out) == (CODES[number], "")
-    assert len(stopped.err.splitlines()) == 1
+    stopped = program(*flags, setup=at_call("annealtune.training.data:load", 1, number))
+    assert (stopped.code, stopped.out) == (code, "")
+    assert "Traceback" not in stopped.err
     assert [path.name for path in (place / "run").iterdir()] == [".lock"]
     assert program(*flags, "--epochs", 1).code == 0
 
@@ -78,25 +73,6 @@ def test_a_second_signal_ends_it_at_once(first, second, flags, program, at_call,
     assert not list((place / "run" / "checkpoints").glob("*.pt"))
 
 
-def test_a_model_that_draws_in_evaluation_resumes_the_same(place, program, at_call, outcome):
-    """Saved in the middle of an evaluation, its random numbers are those of before it."""
-    (place / "restless.py").write_text(
-        "import torch\n"
-        "class Net(torch.nn.Sequential):\n"
-        "    def forward(self, x):\n"
-        "        return super().forward(torch.nn.functional.dropout(x, 0.3))\n"
-        "def net(*, channels, image_size, classes):\n"
-        "    return Net(torch.nn.Flatten(), torch.nn.Linear(64, classes))\n"
-    )
-    flags = ["train", "--model", "restless:net", "--epochs", 3, "--train-size", 100]
-    assert program(*flags, "--out", "whole").code == 0
-    # Two minibatches an epoch to train on, and three to evaluate: at the second of these.
-    setup = at_call(MINIBATCH, 5 + 2 + 2, signal.SIGTERM)
-    assert program(*flags, "--out", "stopped", setup=setup).code == 143
-    assert program(*flags, "--out", "stopped", "--resume").code == 0
-    assert outcome(place / "stopped") == outcome(place / "whole")
-
-
 def test_a_signal_from_outside(place, start, tiny_flags):
     process = start("train", *tiny_flags, "--epochs", "1000", "--out", "run")
     while not (place / "run" / "metrics.jsonl").exists():
@@ -108,33 +84,17 @@ def test_a_signal_from_outside(place, start, tiny_flags):
     assert "Traceback" not in left.err
 
 
-class TestStopOnSignals:
-    def test_the_first_is_noted_and_the_handlers_come_back(self):
-        before = [signal.getsignal(number) for number in CODES]
-        with stop_on_signals() as stop:
-            assert stop.signal_number is None
-            os.kill(os.getpid(), signal.SIGTERM)
-            for _ in range(100):
-                if stop.signal_number is not None:
-                    break
-                time.sleep(0.01)
-            assert stop.signal_number == signal.SIGTERM
-        assert [signal.getsignal(number) for number in CODES] == before
-
-    def test_until_the_run_begins_nothing_changes(self):
-        before = [signal.getsignal(number) for number in CODES]
-        with stop_once_begun() as stop:
+@pytest.mark.parametrize("at_once", [True, False])
+def test_the_first_signal_is_noted_and_the_handlers_come_back(at_once):
+    before = [signal.getsignal(number) for number in CODES]
+    with stop_on_signals(at_once=at_once) as stop:
+        if not at_once:
             assert [signal.getsignal(number) for number in CODES] == before
             stop.begin()
-            os.kill(os.getpid(), signal.SIGINT)
-            assert stop.signal_number == signal.SIGINT
-        assert [signal.getsignal(number) for number in CODES] == before
-
-    def test_those_that_leave_at_once_come_back_too(self):
-        before = [signal.getsignal(number) for number in CODES]
-        with leave_on_signals("stopped"):
-            assert not set(before) & {signal.getsignal(number) for number in CODES}
-        assert [signal.getsignal(number) for number in CODES] == before
+        assert stop.signal_number is None
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.signal_number == signal.SIGTERM
+    assert [signal.getsignal(number) for number in CODES] == before
 
 
 def test_a_run_begins_right_before_it_writes(tiny, place):

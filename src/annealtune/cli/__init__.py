@@ -5,9 +5,10 @@ all of them. torch and other heavy packages are imported by a command once its c
 """
 
 import importlib.util
+import signal
 import sys
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 # What [train] brings; without it the optimizers work and the program does not.
 _NEEDED = (
@@ -34,25 +35,23 @@ def main() -> None:
     """
     from annealtune import training
     from annealtune.errors import AnnealtuneError, ConfigError, RunStoppedError
-    from annealtune.training.stopping import leave_on_signals
 
     debug = "--debug" in sys.argv
     arguments = [argument for argument in sys.argv[1:] if argument != "--debug"]
     # The module of a package.module:factory may be in the working directory.
     sys.path.append("")
-    is_run = arguments[:1] == ["train"]
-    words = "stopped before the run began; nothing was written" if is_run else "stopped"
-    with leave_on_signals(words):  # until a run or a study has begun, which saves and leaves
-        try:
-            sys.exit(_run(arguments))
-        except RunStoppedError as error:
-            code = error.signal_number and 128 + error.signal_number
-            sys.exit(_fail(error, code) if training.is_first() else code)
-        except (AnnealtuneError, OSError) as error:
-            if debug:
-                raise
-            code = 2 if isinstance(error, ConfigError) else 1
-            sys.exit(_fail(error, code) if _is_news(error) else code)
+    try:
+        sys.exit(_run(arguments))
+    except KeyboardInterrupt:  # before a run or a study has begun, which saves and leaves
+        sys.exit(_fail("stopped", 128 + signal.SIGINT))
+    except RunStoppedError as error:
+        code = error.signal_number and 128 + error.signal_number
+        sys.exit(_fail(error, code) if training.is_first() else code)
+    except (AnnealtuneError, OSError) as error:
+        if debug:
+            raise
+        code = 2 if isinstance(error, ConfigError) else 1
+        sys.exit(_fail(error, code) if _is_news(error) else code)
 
 
 def _run(arguments: list[str]) -> Any:
@@ -69,8 +68,6 @@ def _run(arguments: list[str]) -> Any:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         return _fail(f"{', '.join(missing)} missing: pip install 'annealtune[train]'", 2)
-    if "" in arguments:
-        raise ConfigError("an argument is empty: leave it out or give it a value")
     if training.planned_size() > 1 and arguments[:1] != ["train"]:
         raise ConfigError(
             f"annealtune {' '.join(arguments[:1])}: is for one process, got "
@@ -95,20 +92,12 @@ def program() -> Any:
     app = typer.Typer(
         cls=Commands,
         help="Train once, tune nothing: the hyper-parameters anneal inside the run.",
-        epilog="--debug shows the traceback of an error.",
+        epilog="--version shows the versions, --debug the traceback of an error.",
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
 
-    @app.callback()
-    def common(
-        version: Annotated[
-            bool, typer.Option("--version", "-V", help="Show the versions and exit.")
-        ] = False,
-    ) -> None:
-        if version:
-            raise typer.Exit(tell_version())
-
+    app.callback()(lambda: None)  # many commands, however few are known by now
     group: Any = get_command(app)
     group.commands = dict.fromkeys(COMMANDS)  # the names, for the list and for typos
     return group
@@ -116,16 +105,13 @@ def program() -> Any:
 
 def tell_version() -> int:
     """Print the version of the program and of what decides its results; torch is not imported."""
-    from importlib.metadata import PackageNotFoundError, version
+    from importlib.metadata import version
     from platform import python_version
 
     from annealtune import __version__
 
-    try:
-        torch = f"torch {version('torch')}"
-    except PackageNotFoundError:
-        torch = "no torch"
-    sys.stdout.write(f"annealtune {__version__}, {torch}, Python {python_version()}\n")
+    versions = f"annealtune {__version__}, torch {version('torch')}, Python {python_version()}"
+    sys.stdout.write(f"{versions}\n")
     return 0
 
 

@@ -38,25 +38,22 @@ def report(paths: Paths, out: Out = None, open_: Open = False, figures: Figures 
             f"{others[0]}: must be one run directory, which has a {CONFIG_FILE}, or study "
             f"directories, which have a {STUDY_FILE}"
         )
-    page = _write_studies(paths, out, figures) if studies else _write_run(paths[0], out, figures)
+    page = _written(paths, out, figures, of_studies=bool(studies))
     typer.echo(page)
     if open_ and not webbrowser.open(page.resolve().as_uri()):
         typer.echo(f"no browser was found: open {page} yourself", err=True)
 
 
-def _write_studies(paths: list[Path], out: Path | None, figures: bool) -> Path:
-    studies = [read_study(path) for path in dict.fromkeys(paths)]
+def _written(paths: list[Path], out: Path | None, figures: bool, *, of_studies: bool) -> Path:
+    """Write the page; what draws is imported once everything is read."""
+    if not of_studies:
+        run = read_lone_run(paths[0])
+        from annealtune.studies.report.run_page import write_run_report
 
+        return write_run_report(run, out, figures=figures)
+    studies = [read_study(path) for path in dict.fromkeys(paths)]
     from annealtune.studies.report.study_page import write_overview, write_report
 
     if len(studies) == 1:
         return write_report(studies[0], out, figures=figures)
     return write_overview(studies, out or paths[0].parent / "overview", figures=figures)
-
-
-def _write_run(path: Path, out: Path | None, figures: bool) -> Path:
-    run = read_lone_run(path)
-
-    from annealtune.studies.report.run_page import write_run_report
-
-    return write_run_report(run, out, figures=figures)

@@ -22,7 +22,7 @@ from annealtune.cli.flags import (
 )
 from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig, from_values
-from annealtune.training.stopping import stop_once_begun
+from annealtune.training.stopping import stop_on_signals
 from annealtune.training.storage import CONFIG_FILE, is_run, require_run
 
 Experiment = Annotated[
@@ -49,9 +49,6 @@ StopAfter = Annotated[
         min=1, metavar="EPOCHS", help="Save and leave after this many epochs; --resume goes on."
     ),
 ]
-Open = Annotated[
-    bool, typer.Option("--open", help="Write the run's page at the end and open it in the browser.")
-]
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 app = typer.Typer(rich_markup_mode=None)
@@ -67,23 +64,19 @@ def train(
     resume: Resume = False,
     resume_or_start: ResumeOrStart = False,
     stop_after: StopAfter = None,
-    open_: Open = False,
 ) -> None:
     """Train one model and keep its best weights."""
     goes_on = resume or resume_or_start
-    if resume and out is not None:
-        _require_begun(out)
     if goes_on and out is not None and experiment is None and is_run(out):
         experiment = out / CONFIG_FILE
     config = _read_config(experiment, flags, set_)
-    if not training.is_first():
-        _follow(config, stop_after)
-        return
-    run_dir = out or _choose_directory(config, goes_on)
-    if resume:
-        _require_begun(run_dir)
+    run_dir = out or _choose_directory(config, goes_on)  # of several processes the first decides
+    if resume and not is_run(run_dir):
+        raise ConfigError(
+            f"--resume: there is no run in {run_dir}; without --resume a new one starts"
+        )
 
-    with stop_once_begun() as stop:
+    with stop_on_signals(at_once=False) as stop:
         with _waiting("loading torch"):
             from annealtune.training import run
             from annealtune.training.progress import Lines, Live, told_scores
@@ -93,6 +86,8 @@ def train(
         stop.after_epoch = stop_after
         command = shlex.join(["annealtune", *sys.argv[1:]])
         result = run(config, run_dir, resume=goes_on, progress=progress, stop=stop, command=command)
+    if not training.is_first():
+        return
     if result["validated_on"] == "test":
         typer.echo(
             "the test set chose the best epoch (validate_on = test): its score is optimistic"
@@ -101,21 +96,7 @@ def train(
         f"{told_scores(result, 'test')}, best epoch {result['best_epoch']} of {result['epochs']}"
     )
     typer.echo(f"weights: {run_dir / 'best.safetensors'}")
-    if open_:
-        from annealtune.cli.report import report
-
-        report([run_dir], open_=True)
-    else:
-        typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
-
-
-def _follow(config: RunConfig, stop_after: int | None) -> None:
-    """Train with the first process of several, which knows the directory and says what happens."""
-    with stop_once_begun() as stop:
-        from annealtune.training import run
-
-        stop.after_epoch = stop_after
-        run(config, Path(), stop=stop)
+    typer.echo(f"see it: {shlex.join(['annealtune', 'report', str(run_dir), '--open'])}")
 
 
 @app.command(epilog=EPILOG)
@@ -155,7 +136,7 @@ def inspect_run(run_path: RunPath) -> None:
 
 def _waiting(words: str) -> Status:
     """Return what shows on a terminal, while its context lasts, that something slow goes on."""
-    return Console(stderr=True).status(f"{words} ...")
+    return Console(stderr=True, quiet=not training.is_first()).status(f"{words} ...")
 
 
 def _read_config(
@@ -167,30 +148,13 @@ def _read_config(
     return config
 
 
-def _require_begun(path: Path) -> None:
-    """Check that there is a run to continue.
-
-    Raises:
-        ConfigError: if there is none.
-    """
-    if not is_run(path):
-        raise ConfigError(f"--resume: there is no run in {path}; without --resume a new one starts")
-
-
 def _choose_directory(config: RunConfig, goes_on: bool) -> Path:
-    """Return where a run goes that has no --out: a free directory, or that of the run to continue.
-
-    Of several with the same name the last one is continued that is not finished.
-    """
+    """Return where a run goes that has no --out: a free directory, or the last one to continue."""
     data, model = (name.replace(":", ".") for name in (config.data, config.model))
     first = Path("runs") / f"{data}-{model}-{config.method}-seed{config.seed}"
-    path, number = first, 1
-    runs = []
+    path = last = first
+    number = 1
     while is_run(path):
-        runs.append(path)
-        number += 1
+        last, number = path, number + 1
         path = first.with_name(f"{first.name}-{number}")
-    if not goes_on or not runs:
-        return path
-    unfinished = [run for run in runs if not (run / "result.json").exists()]
-    return (unfinished or runs)[-1]
+    return last if goes_on else path

@@ -175,7 +175,6 @@ def reproduce(
     ] = None,
     set_: Assignments = None,
     retry_failed: RetryFailed = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Start runs that take days.")] = False,
 ) -> None:
     """Run an experiment of the paper again, or list them."""
     if size not in SIZES:
@@ -193,8 +192,6 @@ def reproduce(
     runs = sum(len(plan.runs()) for plan in plans)
     duration = _duration(chosen.hours(plans, size, jobs))
     typer.echo(f"{name}: {chosen.shows}; {runs} runs, about {duration}")
-    if size == "paper":
-        _check_means(f"{runs} runs take about {duration}", yes, device)
     failures = []
     with stop_on_signals() as stop:
         display = Display(Console(stderr=True))
@@ -271,20 +268,6 @@ def _plan_parts(
         )
         for part in chosen.parts
     ]
-
-
-def _check_means(cost: str, yes: bool, device: str | None) -> None:
-    """Refuse to start what takes days, unless it is meant and there is a GPU for it."""
-    problem = ""
-    if not yes:
-        problem = f"{cost} on one GPU like the paper's; start them with --yes"
-    elif device is None:
-        from annealtune.training.runs import best_device
-
-        if best_device() == "cpu":
-            problem = "needs a GPU and there is none here; insist with --device cpu"
-    if problem:
-        raise ConfigError(f"size = 'paper': {problem}, or use --size regime")
 
 
 def _list_reproductions(jobs: int) -> None:

@@ -26,8 +26,8 @@ from transformers import Trainer, TrainerCallback  # noqa: E402
 Tuner = SelfTuner | EmbeddedTuner
 
 
-def tune(trainer: Trainer, **options: Any) -> Tuning:
-    """Let the learning rate of a Trainer be found inside the run.
+def tune(trainer: Trainer, **options: Any) -> Tuner:
+    """Let the learning rate of a Trainer be found inside the run, and return the tuner.
 
     Where the Trainer was given a tuner, ``optimizers=(tuner, None)``, that one is used. Otherwise
     the optimizer that its arguments ask for, with its groups, becomes the base of a `SelfTuner`
@@ -47,27 +47,35 @@ def tune(trainer: Trainer, **options: Any) -> Tuning:
         options: for the `SelfTuner` that is made.
 
     Returns:
-        What was put into the Trainer; its ``tuner`` is the tuner, once training has begun.
+        The tuner that trains: after ``train`` its ``lr``, ``races``, ``summary()`` and ``best()``
+        tell of the run.
 
     Raises:
         TypeError: if the Trainer is none, or has an optimizer that is no tuner.
-        ValueError: if its arguments ask for a schedule of the rate, or for several devices.
+        ValueError: if its arguments ask for a schedule of the rate, for several devices, or for a
+            model that is made when training begins (``model_init``).
 
     Example:
         >>> trainer = Trainer(model, args, train_dataset=data)  # doctest: +SKIP
-        >>> tuning = tune(trainer)  # doctest: +SKIP
+        >>> tuner = tune(trainer)  # doctest: +SKIP
         >>> trainer.train()  # doctest: +SKIP
-        >>> print(tuning.tuner.summary())  # doctest: +SKIP
+        >>> print(tuner.lr, tuner.races)  # doctest: +SKIP
     """
     _check(trainer, options)
-    tuning = Tuning(trainer, options)
-    if trainer.optimizer is not None:
-        tuning.connect(trainer.optimizer)
-    trainer.create_optimizer = tuning.create_optimizer
+    if trainer.optimizer is None:
+        planned = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())
+        options = {"total_steps": planned[-1], **options}
+        # The Trainer makes an optimizer of its own only where it has none.
+        trainer.optimizer = SelfTuner(trainer.create_optimizer(), model=trainer.model, **options)
+    tuner: Tuner = trainer.optimizer
+    tuning = _Tuning(trainer, tuner)
+    trainer.compute_loss = tuning.recorded_loss()
     trainer.create_scheduler = tuning.create_scheduler
     trainer.log = tuning.log
     trainer.add_callback(tuning)
-    return tuning
+    if isinstance(tuner, SelfTuner):
+        tuner.after_replay(tuning.clip)
+    return tuner
 
 
 class RateReader:
@@ -91,32 +99,15 @@ class RateReader:
         """Do nothing."""
 
 
-class Tuning(TrainerCallback):
-    """What `tune` puts into a Trainer.
+class _Tuning(TrainerCallback):
+    """What `tune` puts into a Trainer."""
 
-    Attributes:
-        tuner: the tuner; None before one is made, when training begins.
-    """
-
-    def __init__(self, trainer: Trainer, options: dict[str, Any]) -> None:
+    def __init__(self, trainer: Trainer, tuner: Tuner) -> None:
         self._trainer = trainer
-        self._options = options
-        self._create_optimizer = trainer.create_optimizer
+        self._tuner = tuner
         self._compute_loss = trainer.compute_loss
         self._log = trainer.log
-        self.tuner: Tuner | None = None
         self._is_training = False
-
-    def create_optimizer(self, model: nn.Module | None = None) -> Any:
-        """Make the tuner over the Trainer's own optimizer, the first time."""
-        optimizer = self._create_optimizer() if model is None else self._create_optimizer(model)
-        if self.tuner is None:
-            steps = self._trainer.state.max_steps
-            options = {"total_steps": steps, **self._options}
-            optimizer = SelfTuner(optimizer, model=self._trainer.model, **options)
-            self.connect(optimizer)
-        self._trainer.optimizer = optimizer
-        return optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> RateReader:
         """Make the scheduler that reads."""
@@ -125,34 +116,32 @@ class Tuning(TrainerCallback):
         self._trainer._created_lr_scheduler = True  # the next training makes its own
         return reader
 
-    def connect(self, tuner: Tuner) -> None:
-        """Let a tuner see the minibatches."""
-        self.tuner = tuner
+    def recorded_loss(self) -> Any:
+        """Return the Trainer's loss so that the tuner sees the minibatches."""
         scaler = self._trainer.accelerator.scaler
-        recorded = tuner.record(self._compute_again, scaler=scaler)
+        recorded = self._tuner.record(self._compute_again, scaler=scaler)
 
         @functools.wraps(self._compute_loss)
         def compute_loss(model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
             compute = recorded if torch.is_grad_enabled() else self._compute_loss
             return compute(model, inputs, *args, **kwargs)
 
-        self._trainer.compute_loss = compute_loss
-        if isinstance(tuner, SelfTuner):
-            tuner.after_replay(self._clip)
+        return compute_loss
 
     def _compute_again(self, model: nn.Module, inputs: Any, *args: Any, **kwargs: Any) -> Any:
         # With label smoothing the Trainer takes the labels out of its inputs.
         return self._compute_loss(model, copy.copy(inputs), *args, **kwargs)
 
-    def _clip(self) -> None:
+    def clip(self) -> None:
+        """Clip the gradients of an arm as the Trainer clips those of the first."""
         most = self._trainer.args.max_grad_norm
         if most:
             nn.utils.clip_grad_norm_(self._trainer.model.parameters(), most)
 
     def log(self, logs: dict[str, float], *args: Any, **kwargs: Any) -> None:
         """Add what the tuner measures to the logs of the training."""
-        if self.tuner is not None and "loss" in logs:
-            measures = self.tuner.metrics()
+        if "loss" in logs:
+            measures = self._tuner.metrics()
             logs = logs | {f"annealtune_{name}": value for name, value in measures.items()}
         self._log(logs, *args, **kwargs)
 
@@ -171,34 +160,29 @@ class Tuning(TrainerCallback):
         """Take in what the Trainer has found of the weights that are in the model."""
         name = args.metric_for_best_model or "loss"
         name = name if name.startswith("eval_") else f"eval_{name}"
-        if self._is_training and self.tuner is not None and metrics and name in metrics:
-            self.tuner._take_look(metrics[name], maximize=bool(args.greater_is_better))
+        if self._is_training and metrics and name in metrics:
+            self._tuner._take_look(metrics[name], maximize=bool(args.greater_is_better))
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Have a checkpoint hold the average."""
-        self._average_if(control.should_save)
+        if control.should_save:
+            self._tuner.eval()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Cool, and have a checkpoint hold the average."""
-        if isinstance(self.tuner, EmbeddedTuner):
-            self.tuner.cool()
-        self._average_if(control.should_save)
+        if isinstance(self._tuner, EmbeddedTuner):
+            self._tuner.cool()
+        self.on_step_end(args, state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Leave the model its best weights, or those that the Trainer has loaded."""
         self._is_training = False
-        if self.tuner is None:
-            return
         model = self._trainer.model
         loaded = args.load_best_model_at_end and state.best_model_checkpoint is not None
         best = copy.deepcopy(model.state_dict()) if loaded else None
-        self.tuner._finish()
+        self._tuner._finish()
         if best is not None:
             model.load_state_dict(best)
-
-    def _average_if(self, wanted: bool) -> None:
-        if wanted and self.tuner is not None:
-            self.tuner.eval()
 
 
 def _check(trainer: Any, options: dict[str, Any]) -> None:
@@ -226,6 +210,11 @@ def _check(trainer: Any, options: dict[str, Any]) -> None:
             "Hugging Face Trainer: the learning rate is tuned and must not be written by a "
             f"scheduler, got {schedule} with warmup_steps={args.warmup_steps}; leave "
             "lr_scheduler_type and warmup_steps away and write optimizers=(tuner, None)"
+        )
+    if trainer.model_init is not None:
+        raise ValueError(
+            "Hugging Face Trainer: tune(trainer) must find the model that is trained, got "
+            "model_init, which makes another one when training begins; write Trainer(model=...)"
         )
     if args.n_gpu > 1 or trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
         raise ValueError(

@@ -243,8 +243,7 @@ class TunerCallback(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Return torch's random state in every process: Lightning does not save it."""
-        state = RandomState.capture()
-        every: list[Any] = [{"cpu": state.cpu, "cuda": list(state.cuda), "mps": state.mps}]
+        every: list[Any] = [RandomState.capture().state_dict()]
         if distributed.is_initialized():
             own, every = every[0], [None] * distributed.get_world_size()
             distributed.all_gather_object(every, own)
@@ -256,8 +255,7 @@ class TunerCallback(Callback):
         if distributed.is_initialized():
             rank, world = distributed.get_rank(), distributed.get_world_size()
         if len(state_dict["ranks"]) == world:
-            own = state_dict["ranks"][rank]
-            self._start = RandomState(own["cpu"], tuple(own["cuda"]), own["mps"])
+            self._start = RandomState(**state_dict["ranks"][rank])
 
 
 class _SkippedError(Exception):
@@ -314,17 +312,13 @@ def _again(module: LightningModule, before: Attributes | None = None) -> Iterato
         if before is not None:
             before.restore()
         trainer.loggers = [DummyLogger() for _ in loggers]  # Lightning's own, which takes anything
-        vars(module).update(dict.fromkeys(("log", "log_dict", "print"), _say_nothing))
+        vars(module).update(dict.fromkeys(("log", "log_dict", "print"), lambda *_, **__: None))
         yield
     finally:
         trainer.loggers = loggers
         after.restore()
         for metric, state in metrics:
             vars(metric).update(state)
-
-
-def _say_nothing(*_: Any, **__: Any) -> None:
-    pass
 
 
 def _metric_state(metric: Any) -> dict[str, Any]:

@@ -56,15 +56,11 @@ class TunerLog:
         self._write = write
         self._every = every
         self._races = len(getattr(tuner, "races", ()))  # those that were told
-        self._handle = tuner.register_step_post_hook(self._after_step)
+        tuner.register_step_post_hook(self._after_step)
 
     def epoch(self, values: Mapping[str, Any]) -> None:
         """Tell of an epoch: whatever you have measured at its end."""
         self._write("epoch", self._tuner.steps, values)
-
-    def close(self) -> None:
-        """Tell nothing more."""
-        self._handle.remove()
 
     def _after_step(self, *_: Any) -> None:
         step = self._tuner.steps

@@ -3,14 +3,14 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from annealtune.studies.engines import Event, Task
-from annealtune.training.progress import describe, download_bar
+from annealtune.training.progress import describe
 from annealtune.training.storage.seal import METRICS
 
 
@@ -21,10 +21,6 @@ class Display:
         self._console = console
         self._total = self._over = 0
         self._started: dict[Path, float] = {}
-
-    def downloading(self) -> AbstractContextManager[Any]:
-        """Show downloads on a terminal while the context lasts; it yields the callback for them."""
-        return download_bar(self._console) if self._console.is_terminal else nullcontext()
 
     @contextmanager
     def showing(self, tasks: Sequence[Task], done: int) -> Iterator[None]:

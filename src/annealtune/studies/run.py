@@ -66,7 +66,7 @@ def run_study(
             with explained(task.path):
                 (task.path / FAILURE_FILE).unlink(missing_ok=True)
         left = [task for task in tasks if task.is_left()]
-        _check_data(plan, left, display)
+        _check_data(plan, left)
         with display.showing(tasks, len(tasks) - len(left)):
             engine.run(left, display, stop)
     return read_study(path)
@@ -161,12 +161,11 @@ def _check_same(path: Path, stored: dict[str, Any], plan: Plan) -> None:
         )
 
 
-def _check_data(plan: Plan, left: list[Task], display: Display) -> None:
+def _check_data(plan: Plan, left: list[Task]) -> None:
     """Look once for data that is published, or fetch it, before many runs do so at once."""
     config = next(iter(plan.configs.values()))
     if not left or config.data not in ("cifar10", "fashion-mnist"):
         return
     from annealtune.training import data
 
-    with display.downloading() as show:
-        data.load(config.data, data_dir=config.data_dir, download=config.download, progress=show)
+    data.load(config.data, data_dir=config.data_dir, download=config.download)

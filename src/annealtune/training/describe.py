@@ -24,13 +24,15 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     state = directory.load(lambda _: None) if result is None else None
     records = directory.metrics.read()
     steps = directory.checkpoints.steps()
+    saved = f"unfinished, saved at step {steps[0]}" if steps else "begun, nothing saved yet"
+    state_text = "finished" if result else f"{saved}; continue with --resume"
     rows = [
         ("run", str(path)),
         ("method", f"{config.method}, {config.model} on {config.data}"),
         ("seeds", ", ".join(f"{name} {seed}" for name, seed in config.seeds.items())),
         ("batch size", str(config.batch_size)),
         ("epochs", f"{len(records)} of {config.epochs}"),
-        ("state", "finished" if result else _unfinished(steps)),
+        ("state", state_text),
     ]
     if config.validate_on == "test":
         rows.append(("protocol", "the test set chooses the best epoch, as in the paper"))
@@ -38,40 +40,21 @@ def describe_run(path: Path) -> list[tuple[str, str]]:
     rows += [(f"race {race.number}", str(race).split(": ", 1)[1]) for race in races]
     moves = directory.moves.read()
     if records and "rate" in records[-1]:
-        rows.append(("rate", _rate(records[-1], races, moves, getattr(config.options, "lr", None))))
+        rows.append(("rate", _rate(records[-1], races, moves)))
     if records:
-        rows.append(("last epoch", describe(_known(records[-1]))))
+        rows.append(("last epoch", describe(records[-1])))
         facts = (state or {}).get("best") or {}
         best = result["best_epoch"] if result else facts.get("epoch")
-        rows += [("best epoch", f"{best}: {describe(_known(records[best - 1]))}")] if best else []
+        rows += [("best epoch", f"{best}: {describe(records[best - 1])}")] if best else []
     if result:
         rows.append(("test", told_scores(result, "test").replace("test ", "")))
         rows.append(("weights", str(directory.best_weights)))
-    sure = "on the CPU: the same config, versions and threads give the same bits"
-    unsure = f"not guaranteed on {config.device}: its kernels may sum in any order"
-    return [*rows, ("deterministic", sure if config.device == "cpu" else unsure)]
+    return rows
 
 
-def _rate(
-    record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]], given: Any
-) -> str:
-    """Return the rate that was found or given, and that of the last step or epoch."""
+def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, Any]]) -> str:
+    """Return the rate that was found, and that of the last step or epoch."""
     now = "not known" if record["rate"] is None else rate_text(record["rate"])
     if races:
         return f"{rate_text(races[-1].rate)} found, {now} at the last step"
-    if moves:
-        return f"{now}, {MEAN_OF_MOVES}"
-    if not isinstance(given, float):
-        return now
-    told = f"{rate_text(given)} given"
-    return told if record["rate"] == given else f"{told}, {now} at the last step"
-
-
-def _unfinished(steps: list[int]) -> str:
-    if not steps:
-        return "begun, nothing saved yet; continue with --resume"
-    return f"unfinished, saved at step {steps[0]}; continue with --resume"
-
-
-def _known(record: dict[str, float | None]) -> dict[str, float]:
-    return {key: value for key, value in record.items() if value is not None}
+    return f"{now}, {MEAN_OF_MOVES if moves else 'at the last step'}"

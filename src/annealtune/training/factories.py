@@ -5,16 +5,28 @@ Imports nothing heavy, so that a typo is answered at once.
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
-from pathlib import PurePath
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from annealtune.errors import ConfigError, did_you_mean
+from annealtune.errors import ConfigError, DataError, did_you_mean, unknown_name
 
 
 def is_factory(name: str) -> bool:
     """Tell whether a name is meant as ``package.module:factory``."""
     return ":" in name
+
+
+def check_name(key: str, name: str, known: Iterable[str], form: str) -> str:
+    """Return the value of a key if it is a known name, or has the form of a thing to import.
+
+    Raises:
+        ConfigError: otherwise, with the nearest name.
+    """
+    if is_factory(name):
+        split_factory(key, name)
+    elif name not in known:
+        raise unknown_name(key, name, known, or_else=form)
+    return name
 
 
 def split_factory(key: str, name: str) -> tuple[str, str]:
@@ -30,7 +42,8 @@ def split_factory(key: str, name: str) -> tuple[str, str]:
     module, _, attribute = name.partition(":")
     if not attribute.isidentifier() or not all(map(str.isidentifier, module.split("."))):
         raise ConfigError(
-            f"{key} = {name!r}: must have the form package.module:factory{_as_module(name)}"
+            f"{key} = {name!r}: must have the form package.module:factory; a module is named "
+            "without .py"
         )
     return module, attribute
 
@@ -49,9 +62,9 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # the module is the user's: whatever it raises, say where
-        hint = _as_module(name) or "; is its folder on PYTHONPATH?"
         raise ConfigError(
-            f"{key} = {name!r}: importing {module_name} failed: {in_one_line(error)}{hint}"
+            f"{key} = {name!r}: importing {module_name} failed: {in_one_line(error)}; a module is "
+            "named without .py, and its folder must be on PYTHONPATH"
         ) from error
     factory: Callable[..., object] | None = getattr(module, attribute, None)
     if factory is None:
@@ -64,13 +77,32 @@ def import_factory(key: str, name: str) -> Callable[..., object]:
     return factory
 
 
-def _as_module(name: str) -> str:
-    """Return the end of a message about a file where a module is meant; nothing for others."""
-    file, _, attribute = name.partition(":")
-    module = ".".join(PurePath(file.removesuffix(".py")).parts)
-    if not file.endswith(".py") or not all(map(str.isidentifier, module.split("."))):
-        return ""
-    return f"; a module is named without .py: did you mean '{module}:{attribute}'?"
+def call_factory(
+    key: str,
+    name: str,
+    told: Mapping[str, Any],
+    failure: type[ConfigError | DataError] = ConfigError,
+) -> object:
+    """Return what ``package.module:factory`` returns, called with those keywords that it takes.
+
+    Args:
+        key: whose value the name is.
+        name: of the factory.
+        told: what it may ask for.
+        failure: what is raised if it fails.
+
+    Raises:
+        ConfigError: If there is no such factory.
+    """
+    factory = import_factory(key, name)
+    try:
+        return factory(**asked_for(factory, told))
+    except Exception as error:  # the factory is the user's: whatever it raises, say where
+        known = ", ".join(f"{word}={value}" for word, value in told.items())
+        raise failure(
+            f"{key} = {name!r}: calling it with what it takes of {known} failed: "
+            f"{in_one_line(error)}"
+        ) from error
 
 
 def asked_for(factory: Callable[..., object], told: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,31 +6,20 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 from rich.text import Text
 
 from annealtune.annealing.race import RaceInfo, rate_text
-from annealtune.training.config import RunConfig
 from annealtune.training.factories import is_factory
 
 if TYPE_CHECKING:
-    from annealtune.training.data.download import ShowBytes
     from annealtune.training.session import Session
-    from annealtune.training.task import Task
 
 _WIDEST_BAR = 40
 
@@ -38,13 +27,7 @@ _WIDEST_BAR = 40
 class Progress:
     """What a run tells about itself; this one shows nothing but warnings."""
 
-    def downloading(self) -> AbstractContextManager[ShowBytes | None]:
-        """Show downloads while the context lasts; it yields the callback for them."""
-        return nullcontext()
-
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> AbstractContextManager[None]:
+    def running(self, session: Session) -> AbstractContextManager[None]:
         """Show the run while the context lasts."""
         return nullcontext()
 
@@ -72,15 +55,15 @@ class Lines(Progress):
         self._started = time.monotonic()
 
     @contextmanager
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> Iterator[None]:
-        """Say what starts or continues."""
+    def running(self, session: Session) -> Iterator[None]:
+        """Say what starts or continues; of a user's own data also what it was taken for."""
+        config, step = session.config, session.step
         self._epochs = config.epochs
         verb = f"continuing at step {step}" if step else "starting"
+        kind = f" ({session.task.summary})" if is_factory(config.data) else ""
         self._print(
-            f"{verb}: {config.method}, {config.model} on {_told_data(config, task)}, "
-            f"{config.epochs} epochs of {steps_per_epoch} steps, seed {config.seed}"
+            f"{verb}: {config.method}, {config.model} on {config.data}{kind}, {config.epochs} "
+            f"epochs of {len(session.train_batches)} steps, seed {config.seed}"
         )
         yield
 
@@ -100,29 +83,27 @@ class Lines(Progress):
 class Live(Lines):
     """A bar of all steps over a line of numbers.
 
-    The bar shrinks with the terminal; of the numbers those that matter less are left out where they
-    do not fit.
+    The bar shrinks with the terminal, and the line is cut where it does not fit.
     """
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._numbers: dict[str, Any] = {}
 
-    def downloading(self) -> AbstractContextManager[ShowBytes]:
-        """Show one bar per file."""
-        return download_bar(self._console)
-
     @contextmanager
-    def running(
-        self, config: RunConfig, task: Task, steps_per_epoch: int, step: int
-    ) -> Iterator[None]:
+    def running(self, session: Session) -> Iterator[None]:
         """Draw the bar."""
-        self._epochs = config.epochs
-        if is_factory(config.data):
-            self._print(f"data: {_told_data(config, task)}")
-        with _BarAndNumbers(self._console, self._numbers) as self._bar:
-            total = config.epochs * steps_per_epoch
-            self._run = self._bar.add_task(config.method, total=total, completed=step)
+        bar = _BarAndNumbers(
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=None, table_column=Column(max_width=_WIDEST_BAR)),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+            console=self._console,
+        )
+        with super().running(session), bar:
+            self._bar, bar.numbers = bar, self._numbers
+            total = session.config.epochs * len(session.train_batches)
+            self._run = bar.add_task(session.config.method, total=total, completed=session.step)
             yield
 
     def step(self, session: Session, loss: float) -> None:
@@ -137,59 +118,15 @@ class Live(Lines):
         self._numbers.update(record)
 
 
-def _told_data(config: RunConfig, task: Task) -> str:
-    """Return the name of the data; of a user's own also what was taken for its kind and size."""
-    return f"{config.data} ({task.summary})" if is_factory(config.data) else config.data
-
-
 class _BarAndNumbers(Bars):
-    """A bar that takes what width there is, and a line of numbers under it."""
+    """A bar and a line of numbers under it."""
 
-    def __init__(self, console: Console, numbers: dict[str, Any]) -> None:
-        self._numbers, self._terminal = numbers, console
-        super().__init__(
-            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=None, table_column=Column(max_width=_WIDEST_BAR)),
-            MofNCompleteColumn(table_column=Column(no_wrap=True)),
-            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-            console=console,
-        )
+    numbers: Mapping[str, Any] = {}
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """Yield the bar, then the numbers that fit."""
+        """Yield the bar, then the numbers."""
         yield from super().get_renderables()
-        yield Text(describe(self._numbers, self._terminal.width - 1), no_wrap=True)
-
-
-@contextmanager
-def download_bar(console: Console | None = None) -> Iterator[ShowBytes]:
-    """Show one bar per file, with size, speed and time left, while the context lasts.
-
-    Args:
-        console: Where to; standard error if not given.
-
-    Yields:
-        The callback that `data.load` takes as ``progress``.
-    """
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    tasks: dict[str, TaskID] = {}
-    with ExitStack() as drawn:
-        bars = Bars(*columns, console=console or Console(stderr=True))
-
-        def show(name: str, done: int, total: int) -> None:
-            if not tasks:  # only now: most data is there already
-                drawn.enter_context(bars)
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=total)
-            bars.update(tasks[name], completed=done)
-
-        yield show
+        yield Text(describe(self.numbers), no_wrap=True, overflow="ellipsis")
 
 
 def _loss_text(value: float) -> str:
@@ -197,17 +134,16 @@ def _loss_text(value: float) -> str:
     return f"{value:.4f}" if value == 0 or 1e-4 <= abs(value) <= 1e6 else f"{value:.2e}"
 
 
+# What matters more comes first: a narrow terminal cuts the rest.
 _SHOWN: tuple[tuple[str, str, Callable[[float], str]], ...] = (
     ("train_loss", "loss", _loss_text),
-    ("validation_loss", "validation loss", _loss_text),
-    ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
     ("rate", "rate", rate_text),
+    ("validation_accuracy", "accuracy", lambda value: f"{value:.2%}"),
     ("temperature", "T", lambda value: f"{value:.3g}"),
     ("acceptance_rate", "accepted", lambda value: f"{value:.1%}"),
+    ("validation_loss", "validation loss", _loss_text),
     ("radius", "radius", lambda value: f"{value:.3g}"),
 )
-# What is left out first where there is no room.
-_SPARED = ("validation_loss", "radius", "acceptance_rate", "temperature", "validation_accuracy")
 
 
 @contextmanager
@@ -242,26 +178,15 @@ def told_scores(numbers: dict[str, Any], part: str) -> str:
     return loss if accuracy is None else f"{part} accuracy {accuracy:.2%}, {loss}"
 
 
-def describe(numbers: Mapping[str, Any], width: int | None = None) -> str:
-    """Return the numbers a person watches, as one short line.
-
-    Args:
-        numbers: by the names that a record of an epoch has.
-        width: letters at the most; numbers that matter less are left out for it.
+def describe(numbers: Mapping[str, Any]) -> str:
+    """Return the numbers a person watches, by the names of a record, as one short line.
 
     Example:
-        >>> numbers = {"train_loss": 0.5, "validation_loss": 0.6, "rate": 0.001}
-        >>> describe(numbers)
-        'loss 0.5000  validation loss 0.6000  rate 1e-3'
-        >>> describe(numbers, width=40)
-        'loss 0.5000  rate 1e-3'
+        >>> describe({"train_loss": 0.5, "validation_loss": 0.6, "rate": 0.001})
+        'loss 0.5000  rate 1e-3  validation loss 0.6000'
     """
-    told = {
-        key: f"{label} {form(numbers[key])}"
+    return "  ".join(
+        f"{label} {form(numbers[key])}"
         for key, label, form in _SHOWN
         if numbers.get(key) is not None and not math.isnan(numbers[key])
-    }
-    for key in _SPARED:
-        if width is not None and len("  ".join(told.values())) > width:
-            told.pop(key, None)
-    return "  ".join(told.values())
+    )

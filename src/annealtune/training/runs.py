@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import signal
 import time
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
@@ -21,9 +22,12 @@ from annealtune.training.progress import Progress, warnings_told
 from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import cpu_name, describe_provenance, read_json
-from annealtune.training.world import World, check_processes, joined
+from annealtune.training.storage.files import cpu_name, describe_provenance, locked, read_json
+from annealtune.training.storage.seal import seal_run
+from annealtune.training.world import World, joined
 
+# Minibatches on which loss and accuracy of the training set are measured, as in the paper.
+_TRAIN_SAMPLE = 10
 # What the last epoch's record and the result have in common, where the method has it.
 _ALSO_IN_RESULT = (
     "rate",
@@ -67,18 +71,24 @@ def run(
         shown = progress if world.is_first and progress is not None else Progress()
         with contextlib.ExitStack() as held:
             # The first process works in the directory, for all.
-            world.of_first(lambda: held.enter_context(directory.locked()))
-            found = world.of_first(lambda: _opened(config, directory, shown.warn, resume=resume))
-            if not is_available(found.config.device):
+            world.of_first(lambda: held.enter_context(locked(directory.path)))
+            config, state, result = world.of_first(
+                lambda: _opened(config, directory, shown.warn, resume=resume)
+            )
+            if not is_available(config.device):
                 raise ConfigError(
-                    f"device = {found.config.device!r}: is not available on this machine; take cpu "
-                    "or auto"
+                    f"device = {config.device!r}: is not available on this machine; take cpu or "
+                    "auto"
                 )
-            world.of_first(lambda: check_processes(found.config, world.size))
-            if found.result is not None:
-                return found.result
-            training = _Run(found.config, directory, shown, stop or StopRequest(), command, world)
-            training.begin(found.state)
+            if config.batch_size < world.size:
+                raise ConfigError(
+                    f"batch_size = {config.batch_size}: must be at least the number of processes, "
+                    f"which share a minibatch, got {world.size} of them"
+                )
+            if result is not None:
+                return result
+            training = _Run(config, directory, shown, stop or StopRequest(), command, world)
+            training.begin(state)
             return training.complete()
 
 
@@ -95,7 +105,7 @@ def score(run_dir: Path, data_dir: Path | None = None) -> dict[str, Any]:
         config = config.model_copy(update={"data_dir": data_dir})
     if not is_available(config.device):
         config = config.model_copy(update={"device": best_device()})
-    session = make_session(config, Progress())
+    session = make_session(config)
     directory.check_data(session.task)
     facts = directory.load_best(session.model)
     scores: dict[str, Any] = {"epoch": facts["epoch"]}
@@ -131,7 +141,7 @@ def load(run_dir: str | PathLike[str], *, raw: bool = False) -> nn.Module:
     return model.eval()
 
 
-def make_session(config: RunConfig, progress: Progress, world: World | None = None) -> Session:
+def make_session(config: RunConfig, world: World | None = None) -> Session:
     """Load the data and build model and method.
 
     Raises:
@@ -143,31 +153,27 @@ def make_session(config: RunConfig, progress: Progress, world: World | None = No
     world = world or World()
 
     def load() -> data.Dataset:
-        with progress.downloading() as show:
-            return data.load(
-                config.data,
-                data_dir=config.data_dir,
-                download=config.download,
-                image_size=config.image_size,
-                progress=show,
-            )
+        return data.load(
+            config.data,
+            data_dir=config.data_dir,
+            download=config.download,
+            image_size=config.image_size,
+        )
 
     first: list[data.Dataset] = []
     world.of_first(lambda: first.append(load()))  # what it downloads is there for the others
     dataset = first[0] if first else load()
-    digests = world.collect(dataset.task.digest)
-    world.of_first(lambda: _check_alike(config, digests))
+    digests = set(world.collect(dataset.task.digest))
+
+    def check_alike() -> None:
+        if len(digests) > 1:
+            raise DataError(
+                f"data = {config.data!r}: must be the same in every process; a factory that splits "
+                "or shuffles at random needs a fixed seed, such as random_state=0"
+            )
+
+    world.of_first(check_alike)  # which speaks for all
     return Session(config, dataset, world)
-
-
-def _check_alike(config: RunConfig, digests: list[str]) -> None:
-    """Refuse processes that would share minibatches of different data."""
-    if len(set(digests)) > 1:
-        raise DataError(
-            f"data = {config.data!r}: must be the same in every process, got "
-            f"{len(set(digests))} different data sets in {len(digests)} processes; a factory that "
-            "splits or shuffles at random needs a fixed seed, such as random_state=0"
-        )
 
 
 def best_device() -> str:
@@ -185,71 +191,52 @@ def is_available(name: str) -> bool:
     return kind != "mps" or torch.backends.mps.is_available()
 
 
-class _Found(NamedTuple):
-    """What is known of a run before its data is loaded.
-
-    Attributes:
-        config: with device and threads settled.
-        state: the last that was saved, None at the start and at the end.
-        result: of a run that is finished.
-    """
-
-    config: RunConfig
-    state: dict[str, Any] | None
-    result: dict[str, Any] | None
-
-
 def _opened(
     config: RunConfig, directory: RunDirectory, warn: Callable[[str], None], *, resume: bool
-) -> _Found:
+) -> tuple[RunConfig, dict[str, Any] | None, dict[str, Any] | None]:
     """Look at the directory of a run before anything is changed there.
 
-    Device and threads are settled as the run has them, else as this machine offers them.
+    Returns:
+        The config with device and threads as the run has them, else as this machine offers them;
+        the state that was saved last, None at the start and at the end; the result of a run that is
+        finished.
 
     Raises:
         ConfigError: if it holds another run, or one that is not to be continued.
         RunError: if something is damaged or cannot be read.
     """
+    state = None
+    threads: int | None
     if not (directory.has_begun and resume):
         directory.check_free()
-        threads = min(torch.get_num_threads(), MOST_THREADS)
-        return _Found(_settled(config, best_device, threads), None, None)
-    state = None
-    if directory.result_file.exists():
-        directory.check()
+        device, threads = best_device(), min(torch.get_num_threads(), MOST_THREADS)
     else:
-        state = directory.load(warn)
-    stored = directory.config()
-    settled = _settled(config, lambda: stored.device, stored.threads)
-    directory.check_same(settled)
-    return _Found(settled, state, directory.result())
-
-
-def _settled(config: RunConfig, device: Callable[[], str], threads: int | None) -> RunConfig:
-    update: dict[str, Any] = {"device": device()} if config.device == "auto" else {}
+        if directory.result_file.exists():
+            directory.check()
+        else:
+            state = directory.load(warn)
+        device, threads = directory.config().device, directory.config().threads
+    update: dict[str, Any] = {"device": device} if config.device == "auto" else {}
     update |= {"threads": threads} if config.threads is None else {}
-    return config.model_copy(update=update)
+    config = config.model_copy(update=update)
+    if directory.has_begun:
+        directory.check_same(config)
+    return config, state, directory.result()
 
 
+@dataclasses.dataclass
 class _Run:
     """A run from its directory's state to its end."""
 
-    def __init__(
-        self,
-        config: RunConfig,
-        directory: RunDirectory,
-        progress: Progress,
-        stop: StopRequest,
-        command: str | None,
-        world: World,
-    ) -> None:
-        self.config = config
-        self.directory = directory
-        self.progress = progress
-        self.stop = stop
-        self.world = world
-        self.command = command
-        self.session = make_session(config, progress, world)
+    config: RunConfig
+    directory: RunDirectory
+    progress: Progress
+    stop: StopRequest
+    command: str | None
+    world: World
+
+    def __post_init__(self) -> None:
+        self.session = make_session(self.config, self.world)
 
     def begin(self, state: dict[str, Any] | None) -> None:
         """Continue from a state; note what the run begins with."""
@@ -260,7 +247,9 @@ class _Run:
             self._restore(state)
         self._races_told = len(session.method.races)
         self.stop.begin()
-        self._has_best = world.of_first(lambda: self._begin_directory(state))
+        self._has_best = world.of_first(
+            lambda: self.directory.begin(state, self.config, self._environment(), session.task)
+        )
         if state is not None and not self._has_best and session.keeper.has_weights:
             # A later epoch, which comes again, had replaced those that the checkpoint knows.
             with session.keeper.shown():
@@ -270,33 +259,19 @@ class _Run:
         world.wishes = lambda: (self.stop.signal_number or 0, self._is_time_to_save())
         self._saved_at = time.monotonic()
 
-    def _begin_directory(self, state: dict[str, Any] | None) -> bool:
-        """Go on in the directory, or begin in it; tell whether the best weights are there."""
-        directory, session = self.directory, self.session
-        has_best = directory.go_on(state)
-        directory.begin(self._config_text(), session.task)
-        return has_best
-
-    def _config_text(self) -> str:
-        if self.directory.has_begun:
-            return self.config.to_toml(self.directory.environment())
+    def _environment(self) -> dict[str, Any]:
+        """Return what the run is begun with."""
         facts: dict[str, Any] = {**describe_provenance(), "torch": torch.__version__}
         # The last bits of a run depend on both.
         facts |= {"cpu": cpu_name(), "threads": self.config.threads}
         facts |= {} if self.world.size == 1 else {"processes": self.world.size}
-        facts |= {} if self.command is None else {"command": self.command}
-        return self.config.to_toml(facts)
+        return facts if self.command is None else {**facts, "command": self.command}
 
     def complete(self) -> dict[str, Any]:
         session = self.session
-        with (
-            self.progress.running(
-                self.config, session.task, len(session.train_batches), session.step
-            ),
-            warnings_told(self.progress),
-        ):
+        with self.progress.running(session), warnings_told(self.progress):
             while session.epoch < self.config.epochs:
-                self._leave_if_far_enough()
+                self._leave_between_epochs()
                 for loss in session.train():
                     self.progress.step(session, loss)
                     self._tell_races()
@@ -315,18 +290,19 @@ class _Run:
         session, started = self.session, time.perf_counter()
         # As the next forward of DDP would do: the statistics of BatchNorm are those of the first.
         self.world.share_first(list(session.model.buffers()))
-        try:
-            last_weights = session.last_scores(self._leave_saved_if_asked)
-            with session.judged():
-                training, validation = session.scores(self._leave_saved_if_asked)
-                if session.is_best(validation) or not self._has_best:
-                    facts = {"epoch": session.epoch + 1, **validation.named("validation")}
-                    if self.world.is_first:
-                        self.directory.save_best(session.model, facts)
-                    self._has_best = True
-        except RunStoppedError:
-            self._save()  # only now: the evaluation has put everything back as it was
-            raise
+        last_weights: dict[str, float] = {}
+        if session.method.averages:
+            last = session.score(session.validation_batches)
+            last_weights = last.named("last_weights_validation")
+        with session.judged():
+            sample = session.train_batches.sample(_TRAIN_SAMPLE, epoch=session.epoch)
+            training = session.score(sample)
+            validation = session.score(session.validation_batches)
+            if session.is_best(validation) or not self._has_best:
+                facts = {"epoch": session.epoch + 1, **validation.named("validation")}
+                if self.world.is_first:
+                    self.directory.save_best(session.model, facts)
+                self._has_best = True
         moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
@@ -342,7 +318,7 @@ class _Run:
         races = [race.to_dict() for race in session.method.races]
         facts = self.world.of_first(lambda: self.directory.load_best(session.model))
         self.world.share_first([*session.model.parameters(), *session.model.buffers()])
-        test = session.score(session.test_batches, self._leave_saved_if_asked)
+        test = session.score(session.test_batches)
         result: dict[str, Any] = {
             "epochs": session.epoch,
             "steps": session.step,
@@ -361,11 +337,9 @@ class _Run:
             "backwards": session.backwards,
             "training_seconds": session.seconds,
         }
-        return self.world.of_first(lambda: self._write_result(result))
-
-    def _write_result(self, result: dict[str, Any]) -> dict[str, Any]:
-        self.directory.finish(result)
-        return read_json(self.directory.result_file)  # the same whether it is new or not
+        self.world.of_first(lambda: seal_run(self.directory.path, result))
+        # The same whether it is new or not.
+        return self.world.of_first(lambda: read_json(self.directory.result_file))
 
     def _restore(self, state: dict[str, Any]) -> None:
         """Put the session where it was saved."""
@@ -415,14 +389,11 @@ class _Run:
             self._save()
             self._leave(asked, signal.Signals(asked).name)
 
-    def _leave_if_far_enough(self) -> None:
-        """Leave between two epochs, where everything is saved already."""
+    def _leave_between_epochs(self) -> None:
+        """Leave where everything is saved already; several processes go on to their next step."""
         if self.stop.after_epoch is not None and self.session.epoch >= self.stop.after_epoch:
             self._leave(0, "far enough")
-
-    def _leave_saved_if_asked(self) -> None:
-        """Leave in the middle of an evaluation; several processes go on to their next step."""
-        if self.stop.signal_number is not None and self.world.size == 1:
+        if self.stop.signal_number is not None and self.session.epoch and self.world.size == 1:
             self._leave(self.stop.signal_number, signal.Signals(self.stop.signal_number).name)
 
     def _leave(self, signal_number: int, reason: str) -> NoReturn:

@@ -9,12 +9,12 @@ import math
 import operator
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.amp import GradScaler
 
 from annealtune.annealing.race import RaceInfo
@@ -25,7 +25,6 @@ from annealtune.optim.keeper import Keeper
 from annealtune.optim.run_state import RandomState
 from annealtune.training import data, methods, models
 from annealtune.training.config import RunConfig
-from annealtune.training.config.blocks import SsaOptions, TunedOptions
 from annealtune.training.data.batches import Samples, divide
 from annealtune.training.methods import CountedMinibatch
 from annealtune.training.task import Task
@@ -124,16 +123,37 @@ class Session:
         """Give the model the weights that are scored and saved, which may be averages."""
         return self.method.judged(self.train_batches.sample(_RECALIBRATED_ON, epoch=self.epoch))
 
-    def scores(self, check: Callable[[], None]) -> tuple[Scores, Scores]:
-        """Return the scores on a sample of the training set and on the validation set."""
-        sample = self.train_batches.sample(self.config.train_sample, epoch=self.epoch)
-        return self.score(sample, check), self.score(self.validation_batches, check)
+    @torch.no_grad()
+    def score(self, batches: Iterable[Samples]) -> Scores:
+        """Return the scores of the present weights on some minibatches.
 
-    def score(self, batches: Iterable[Samples], check: Callable[[], None] = lambda: None) -> Scores:
-        """Return the scores of the present weights on some minibatches."""
-        # DDP would exchange buffers, also with a process for which no minibatch is left.
-        network = self.network if self.world.size == 1 else self.model
-        return evaluate(network, batches, self.autocast, self.task, check, self.world)
+        The model's mode and torch's random numbers are as before afterwards. Several processes take
+        turns with the minibatches; each returns the scores over all of them.
+        """
+        # Not by the network: DDP would exchange buffers, also where no minibatch is left.
+        task, model, random_state = self.task, self.model, RandomState.capture()
+        training = model.training
+        model.eval()
+        found: list[_Found] = []
+        for inputs, targets in itertools.islice(batches, self.world.rank, None, self.world.size):
+            with self.autocast():
+                outputs = task.arranged(model(inputs))
+            total = task.loss(outputs.float(), targets, reduction="sum").item()
+            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
+            found.append(_Found(total, targets.numel(), len(targets), correct))
+        model.train(training)
+        random_state.restore()  # a model may draw in evaluation too
+        # As one process would have found them, one minibatch after the other.
+        turns = itertools.zip_longest(*self.world.collect(found))
+        loss, batch_means, count, samples, correct = 0.0, 0.0, 0, 0, 0
+        for each in itertools.chain.from_iterable(turns):
+            if each is not None:
+                loss += each.loss
+                batch_means += each.loss / each.targets
+                count, samples = count + each.targets, samples + each.samples
+                correct += each.correct
+        accuracy = correct / count if task.has_accuracy else None
+        return Scores(loss / count, accuracy, batch_means / samples)
 
     def is_best(self, validation: Scores) -> bool:
         """Keep the present weights if they score best so far; tell whether they do.
@@ -144,12 +164,6 @@ class Session:
         if accuracy is None:
             return self.keeper.take(loss, step=self.step)
         return self.keeper.take(accuracy, step=self.step, maximize=True, then=loss)
-
-    def last_scores(self, check: Callable[[], None]) -> dict[str, float]:
-        """Return what the last weights score on the validation set, where an average is judged."""
-        if not self.method.averages:
-            return {}
-        return self.score(self.validation_batches, check).named("last_weights_validation")
 
     def end_epoch(self, training: Scores, validation: Scores) -> dict[str, Any]:
         """Close the epoch: cool, count, and return its record."""
@@ -229,7 +243,7 @@ class Session:
         Raises:
             ConfigError: if there will be one and BatchNorm has no deviation to divide by.
         """
-        count, batch_size = self.train_batches.state_dict()["images"], self.config.batch_size
+        count, batch_size = self.train_batches.samples, self.config.batch_size
         if self.world.smallest_share(count % batch_size or batch_size) > 1:
             return
         each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
@@ -246,27 +260,17 @@ class Session:
 
 
 def _check_task(config: RunConfig, task: Task) -> None:
-    """Check every key that makes sense for some data only.
+    """Refuse to judge by the error what has no classes.
 
     Raises:
-        ConfigError: naming the key, and what the data is.
+        ConfigError: naming the key.
     """
-    method, options = config.method, config.options
-    if config.augment != "none" and not (task.is_image and task.input_type == "uint8"):
-        raise ConfigError(
-            f"augment = {config.augment!r}: only uint8 images are changed at random, got "
-            f"{task.input_type} samples of shape {task.input_shape}; take augment = 'none'"
-        )
-    if task.has_accuracy:
-        return
-    if isinstance(options, TunedOptions) and options.accept_on == "error":
-        raise _no_classes(f"{method}.accept_on = 'error'", "take 'loss' or a function of your own")
-    if isinstance(options, SsaOptions) and options.objective == "error":
-        raise _no_classes(f"{method}.objective = 'error'", "take 'loss'")
-
-
-def _no_classes(key: str, remedy: str) -> ConfigError:
-    return ConfigError(f"{key}: needs classes, which regression does not have; {remedy}")
+    for key in ("accept_on", "objective"):
+        if getattr(config.options, key, "loss") == "error" and not task.has_accuracy:
+            raise ConfigError(
+                f"{config.method}.{key} = 'error': needs classes, which regression does not have; "
+                "take 'loss'"
+            )
 
 
 class EpochTally:
@@ -379,50 +383,6 @@ class _Found(NamedTuple):
     targets: int
     samples: int
     correct: int
-
-
-@torch.no_grad()
-def evaluate(
-    model: nn.Module,
-    batches: Iterable[tuple[Tensor, Tensor]],
-    autocast: Callable[[], AbstractContextManager[object]],
-    task: Task,
-    before_batch: Callable[[], None] = lambda: None,
-    world: World | None = None,
-) -> Scores:
-    """Score a model; its mode and torch's random numbers are as before afterwards.
-
-    What ``before_batch``, called before every minibatch, raises ends the evaluation. The processes
-    of a world take turns with the minibatches; each returns the scores over all of them.
-    """
-    training, random_state = model.training, RandomState.capture()
-    world = world or World()
-    model.eval()
-    found: list[_Found] = []
-    try:
-        for inputs, targets in itertools.islice(batches, world.rank, None, world.size):
-            before_batch()
-            with autocast():
-                outputs = task.arranged(model(inputs))
-            total = task.loss(outputs.float(), targets, reduction="sum").item()
-            correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
-            found.append(_Found(total, targets.numel(), len(targets), correct))
-    finally:
-        model.train(training)
-        random_state.restore()  # a model may draw in evaluation too
-    found = world.merge(found)
-    loss, batch_means = 0.0, 0.0
-    for minibatch in found:
-        loss += minibatch.loss
-        batch_means += minibatch.loss / minibatch.targets
-    count, samples, correct = (
-        sum(getattr(minibatch, name) for minibatch in found)
-        for name in ("targets", "samples", "correct")
-    )
-    if count == 0:
-        return Scores(math.nan, math.nan if task.has_accuracy else None, math.nan)
-    accuracy = correct / count if task.has_accuracy else None
-    return Scores(loss / count, accuracy, batch_means / samples)
 
 
 def _ratio(sum_: float, count: float) -> float:

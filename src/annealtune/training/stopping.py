@@ -1,12 +1,10 @@
 """Stop on SIGINT, SIGTERM and SIGHUP after the current step instead of in the middle of it.
 
-Before a run has begun there is nothing to save, and the process leaves at once, with a line.
+Before a run has begun there is nothing to save, and signals do what they always do.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +13,6 @@ from types import FrameType
 _SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
-# Clears the line that the cursor is in, with the ^C in it, and shows the cursor.
-_TIDY = "\r\x1b[2K\x1b[?25h"
 
 
 class StopRequest:
@@ -38,16 +34,12 @@ class StopRequest:
 
 
 @contextmanager
-def stop_on_signals() -> Iterator[StopRequest]:
-    """Note the first signal; the second one ends the process at once, as it would have."""
-    with stop_once_begun() as request:
-        request.begin()
-        yield request
+def stop_on_signals(*, at_once: bool = True) -> Iterator[StopRequest]:
+    """Note the first signal; the second one ends the process at once, as it would have.
 
-
-@contextmanager
-def stop_once_begun() -> Iterator[StopRequest]:
-    """Do the same from the moment on at which the run begins; until then change nothing."""
+    Args:
+        at_once: from now on; else from the moment on at which the run begins.
+    """
     request = StopRequest()
 
     def note(signal_number: int, _: FrameType | None) -> None:
@@ -56,29 +48,9 @@ def stop_once_begun() -> Iterator[StopRequest]:
 
     request.when_begun.append(lambda: _answer_by(note))
     with handlers_restored():
+        if at_once:
+            request.begin()
         yield request
-
-
-@contextmanager
-def leave_on_signals(words: str) -> Iterator[None]:
-    """End the process at the first signal, at once, and say so in a line.
-
-    Nothing is raised: in the middle of an import an exception can be taken for a failed one.
-
-    Args:
-        words: what has happened.
-    """
-
-    def leave(signal_number: int, _: FrameType | None) -> None:
-        tidy = _TIDY if os.isatty(2) else ""
-        line = f"{tidy}annealtune: {signal.Signals(signal_number).name}: {words}\n"
-        with contextlib.suppress(OSError):  # nobody reads it any more
-            os.write(2, line.encode())
-        os._exit(128 + signal_number)
-
-    with handlers_restored():
-        _answer_by(leave)
-        yield
 
 
 @contextmanager

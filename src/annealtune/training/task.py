@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 Kind = Literal["classification", "regression", "tokens"]
 InputType = Literal["uint8", "float32", "float64", "int64"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,16 +52,6 @@ class Task:
     std: tuple[float, ...] = ()
     scale: float = 1.0
     digest: str = ""
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"Task(kind=...) must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        sizes = (*self.input_shape, *self.output_shape, self.vocabulary or 1)
-        if min(sizes) < 1:
-            raise ValueError(
-                f"Task(...): every size must be positive, got the input shape {self.input_shape} "
-                f"and the output shape {self.output_shape}"
-            )
 
     @classmethod
     def of_images(cls, *, channels: int, image_size: tuple[int, int], classes: int) -> Task:
@@ -125,15 +114,6 @@ class Task:
             return True  # one number a sample, with or without an axis of its own
         return shape[1:] == self.output_shape
 
-    def rule(self, samples: int) -> str:
-        """Return in words what a model must give for so many samples."""
-        shape = (samples, *self.output_shape)
-        if self.kind == "classification":
-            return f"scores of shape {shape}, one per class"
-        if self.kind == "tokens":
-            return f"scores of shape {shape}, one per position and entry of the vocabulary"
-        return f"numbers of shape {shape}, as the targets"
-
     def arranged(self, outputs: Tensor) -> Tensor:
         """Return a model's outputs as losses want them: (samples, classes, ...), or as targets."""
         if self.kind == "tokens":
@@ -160,7 +140,6 @@ class Task:
 
         Raises:
             TypeError: if keys are missing or unknown.
-            ValueError: if a value makes no sense.
         """
         values: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in content.items()

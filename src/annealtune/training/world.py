@@ -19,7 +19,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from annealtune.errors import AnnealtuneError, ConfigError, RunError
 from annealtune.training import planned_size
-from annealtune.training.config import RunConfig
 from annealtune.training.data.batches import Samples
 
 Value = TypeVar("Value")
@@ -96,16 +95,6 @@ class World:
         self.is_save_due = any(row[2] for row in rows)
         return sum(row[0] for row in rows) / self.size
 
-    def merge(self, rows: list[Value]) -> list[Value]:
-        """Return what all processes found, each in its turn: row n comes from process n % size."""
-        if self.size == 1:
-            return rows
-        found: list[list[Value]] = [[] for _ in range(self.size)]
-        distributed.all_gather_object(found, rows)
-        return [
-            own[turn] for turn in range(max(map(len, found))) for own in found if turn < len(own)
-        ]
-
     def of_first(self, make: Callable[[], Value]) -> Value:
         """Have the first process make something, or fail, and return it in each.
 
@@ -164,14 +153,12 @@ def joined(device: str) -> Iterator[World]:
         ConfigError: if the device is one of several that each process should have for itself.
         RunError: if another process was lost, or torch fails in this one.
     """
-    global has_joined
     if distributed.is_available() and distributed.is_initialized():  # by the caller
         yield World(distributed.get_rank(), distributed.get_world_size())
         return
     if planned_size() == 1:
         yield World()
         return
-    has_joined = True
     if device.startswith("cuda:"):
         raise ConfigError(
             f"device = {device!r}: with several processes each has a GPU of its own; take cuda"
@@ -203,19 +190,3 @@ def joined(device: str) -> Iterator[World]:
     finally:
         if distributed.is_initialized():
             distributed.destroy_process_group()
-
-
-has_joined = False  # whether this process has joined others: until then all say the same
-
-
-def check_processes(config: RunConfig, size: int) -> None:
-    """Refuse what several processes cannot share.
-
-    Raises:
-        ConfigError: naming the key.
-    """
-    if config.batch_size < size:
-        raise ConfigError(
-            f"batch_size = {config.batch_size}: must be at least the number of processes, which "
-            f"share a minibatch, got {size} of them"
-        )

@@ -19,26 +19,17 @@ def refusal(**block) -> str:
     return text
 
 
-class TestH:
-    def test_a_single_value_is_a_list_of_one(self):
-        config = from_values({"sgd-sa": {"lr": 0.5, "momentum": 0.9, "nesterov": True}})
-        assert [dict(setting) for setting in config.sgd_sa.neighborhood()] == [
-            {"lr": 0.5, "momentum": 0.9, "nesterov": True}
-        ]
-
-    def test_a_pair_of_betas_is_a_list_of_one(self):
-        for betas in ([0.9, 0.99], [[0.9, 0.99]]):
-            assert from_values({"adamw-sa": {"betas": betas}}).adamw_sa.betas == ((0.9, 0.99),)
-
-    @pytest.mark.parametrize("betas", [[0.9], 0.9, [0.9, 0.99, 0.999]])
-    def test_betas_are_pairs(self, betas):
-        assert "adamw-sa" in refusal(method="adamw-sa", betas=betas)
+def test_a_single_value_is_a_list_of_one():
+    config = from_values({"sgd-sa": {"lr": 0.5, "momentum": 0.9, "nesterov": True}})
+    assert [dict(setting) for setting in config.sgd_sa.neighborhood()] == [
+        {"lr": 0.5, "momentum": 0.9, "nesterov": True}
+    ]
 
 
 @pytest.mark.parametrize(
     ("block", "told"),
     [
-        ({"strategy": "tabuu"}, "sgd-sa.strategy: must be one of simulated-annealing"),
+        ({"strategy": "tabuu"}, "sgd-sa.strategy = 'tabuu': unknown; did you mean 'tabu'?"),
         ({"strategy": "Variable_Neighborhood"}, "did you mean 'variable-neighborhood'?"),
         ({"strategy": 3}, "sgd-sa.strategy: "),
         ({"strategy": "tabu", "strategy_options": {"tenur": 3}}, "strategy_options: "),
@@ -51,7 +42,7 @@ class TestH:
             "preset = 'paper-text' needs strategy = 'simulated-annealing'",
         ),
         ({"method": "ssa", "strategy": "tabu"}, "must only decide on moves"),
-        ({"accept_on": "accuracy"}, "sgd-sa.accept_on: must be one of loss, error or"),
+        ({"accept_on": "accuracy"}, "sgd-sa.accept_on: must be one of loss, error, got"),
         ({"lr": []}, "at least one setting"),
         ({"lr": [0.1, 0.1]}, "different settings"),
         ({"nesterov": [True]}, "nesterov = true needs a momentum above 0"),
@@ -66,7 +57,7 @@ def test_the_program_refuses_in_one_line(program, place):
     (place / "run.toml").write_text('method = "sgd-sa"\n[sgd-sa]\nstrategy = "tabuu"\n')
     refused = program("train", "run.toml", "--out", "refused")
     assert refused.code == 2
-    assert refused.err.startswith("annealtune: run.toml: sgd-sa.strategy: ")
+    assert refused.err.startswith("annealtune: run.toml: sgd-sa.strategy = 'tabuu': ")
     assert len(refused.err.splitlines()) == 1
     assert not (place / "refused").exists()
 

@@ -61,17 +61,6 @@ class TestEveryKey:
         ]
 
 
-class TestSeeds:
-    def test_one_seed_sets_three(self):
-        assert set(from_values({"seed": 7}).seeds.values()) == {7}
-
-    @pytest.mark.parametrize("name", ["init_seed", "data_seed", "decision_seed"])
-    def test_each_can_be_set_apart(self, name):
-        seeds = from_values({"seed": 7, name: 0}).seeds
-        assert seeds.pop(name) == 0
-        assert set(seeds.values()) == {7}
-
-
 class TestAccepted:
     @pytest.mark.parametrize("every", ["epoch", "1", "500", "5m", 500])
     def test_checkpoints_by_epochs_steps_or_minutes(self, every):
@@ -99,7 +88,6 @@ def lists(values):
     return st.lists(values, min_size=1, max_size=3, unique=True) | values
 
 
-below_one = st.floats(0, 1, exclude_max=True)
 neighborhoods = st.fixed_dictionaries(
     {},
     optional={
@@ -113,13 +101,10 @@ adamw_neighborhoods = st.fixed_dictionaries(
     {},
     optional={
         "lr": lists(not_negative),
-        "betas": st.lists(st.tuples(below_one, below_one), min_size=1, max_size=3, unique=True)
-        | st.tuples(below_one, below_one),
+        "weight_decay": lists(not_negative),
     },
 )
-acceptances = st.fixed_dictionaries(
-    {}, optional={"accept_on": st.sampled_from(["loss", "error", "my.package:judge"])}
-)
+acceptances = st.fixed_dictionaries({}, optional={"accept_on": st.sampled_from(["loss", "error"])})
 strategies = st.sampled_from(
     [
         {},

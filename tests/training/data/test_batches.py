@@ -6,10 +6,9 @@ from itertools import chain, islice
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional
 
 from annealtune.training.data import Batches
-from annealtune.training.data.batches import Scaling, crop_flip
+from annealtune.training.data.batches import Scaling
 
 COUNT = 23
 IMAGES = torch.randint(
@@ -20,7 +19,7 @@ MEAN, STD = (0.4914, 0.4822, 0.4465), (0.247, 0.243, 0.261)
 
 
 def make(**changes) -> Batches:
-    options = {"batch_size": 5, "seed": 3, "mean": MEAN, "std": STD, "augment": True}
+    options = {"batch_size": 5, "seed": 3, "mean": MEAN, "std": STD}
     return Batches(IMAGES, LABELS, **{**options, **changes})
 
 
@@ -60,14 +59,14 @@ def test_without_reshuffling_the_minibatches_are_divided_once() -> None:
 
 
 def test_without_shuffling_the_images_come_as_they_are() -> None:
-    batches = make(shuffle=False, augment=False)
+    batches = make(shuffle=False)
     assert flat(labels(batches)) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("channels_last", [True, False])
 def test_inputs_are_the_labelled_images_normalised(shuffle: bool, channels_last: bool) -> None:
-    batches = make(shuffle=shuffle, augment=False, channels_last=channels_last, scale=200.0)
+    batches = make(shuffle=shuffle, channels_last=channels_last, scale=200.0)
     mean, std = (torch.tensor(v).view(1, 3, 1, 1) for v in (MEAN, STD))
     memory = torch.channels_last if channels_last else torch.contiguous_format
     for inputs, targets in batches:
@@ -78,7 +77,7 @@ def test_inputs_are_the_labelled_images_normalised(shuffle: bool, channels_last:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("taken", [0, 1, 4, 5, 6, 10, 15])
-def test_a_run_resumes_anywhere_with_the_same_batches_and_augmentation(taken, shuffle) -> None:
+def test_a_run_resumes_anywhere_with_the_same_batches(taken, shuffle) -> None:
     def endless(batches):
         while True:
             yield from batches
@@ -125,62 +124,12 @@ def test_a_sample_is_drawn_without_replacement_and_disturbs_nothing() -> None:
     assert labels(batches) == labels(make())
 
 
-def test_a_sample_is_not_augmented_and_never_larger_than_the_data() -> None:
+def test_a_sample_is_never_larger_than_the_data() -> None:
     sample = list(make().sample(10, epoch=0))
-    plain, _ = next(iter(make(shuffle=False, augment=False, batch_size=COUNT)))
+    plain, _ = next(iter(make(shuffle=False, batch_size=COUNT)))
     assert sum(len(targets) for _, targets in sample) == COUNT
     for inputs, targets in sample:
         assert torch.equal(inputs, plain[targets])
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"seed": 4},
-        {"batch_size": 6},
-        {"shuffle": False},
-        {"reshuffle": False},
-        {"augment": False},
-    ],
-)
-def test_a_state_of_other_minibatches_is_refused(changes) -> None:
-    with pytest.raises(ValueError, match=f"must be of .*'{next(iter(changes))}'"):
-        make().load_state_dict(make(**changes).state_dict())
-
-
-# --- Augmentation, against a plain loop ---
-
-
-def reference(images: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    corners = torch.randint(9, (2, len(images)), generator=generator)
-    mirrored = torch.randint(2, (len(images),), generator=generator)
-    result = []
-    for image, top, left, mirror in zip(images, *corners, mirrored, strict=True):
-        window = functional.pad(image, (4, 4, 4, 4))[:, top:, left:]
-        window = window[:, : image.shape[1], : image.shape[2]]
-        result.append(window.flip(2) if mirror else window)
-    return torch.stack(result)
-
-
-@pytest.mark.parametrize("shape", [(40, 3, 32, 32), (40, 1, 28, 20), (1, 1, 8, 8)])
-def test_all_at_once_equals_one_after_the_other(shape) -> None:
-    source = torch.Generator().manual_seed(0)
-    images = torch.randint(256, shape, dtype=torch.uint8, generator=source)
-    fast = crop_flip(images, torch.Generator().manual_seed(1))
-    assert torch.equal(fast, reference(images, torch.Generator().manual_seed(1)))
-    assert fast.dtype == torch.uint8
-
-
-def test_every_shift_and_both_directions_occur() -> None:
-    images = torch.zeros(5000, 1, 9, 9, dtype=torch.uint8)
-    images[:, :, 4, 3:5] = torch.tensor([1, 2], dtype=torch.uint8)
-    moved = crop_flip(images, torch.Generator().manual_seed(0))
-    places = {tuple(place) for place in moved[:, 0].eq(2).nonzero()[:, 1:].tolist()}
-    assert places == {(row, column) for row in range(9) for column in range(9)}
-    one, two = (moved[:, 0].eq(k).flatten(1).float().argmax(1) for k in (1, 2))
-    inside = (one % 9 > 0) & (one % 9 < 8) & (two % 9 > 0) & (two % 9 < 8)
-    mirrored = (two < one)[inside].float().mean()
-    assert 0.45 < mirrored < 0.55
 
 
 # --- Normalised, against the formula ---

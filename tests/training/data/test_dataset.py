@@ -47,10 +47,6 @@ def test_channels_and_size_are_those_of_the_images() -> None:
         ({"test_inputs": IMAGES[:5, :, :3]}, ValueError, r"test_inputs.*\(1, 3, 6\)"),
         ({"classes": ("a",)}, ValueError, "classes"),
         ({"classes": ("a", "b", "a")}, ValueError, "classes"),
-        ({"mean": (0.5, 0.5)}, ValueError, "mean"),
-        ({"std": ()}, ValueError, "std"),
-        ({"std": (0.0,)}, ValueError, "std"),
-        ({"scale": float("nan")}, ValueError, "scale"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(change, error, message) -> None:
@@ -86,5 +82,5 @@ def test_a_split_divides_by_its_seed() -> None:
 
 @pytest.mark.parametrize(("count", "fraction"), [(10, 0.99), (10, 0.01), (0, 0.0)])
 def test_a_split_that_leaves_a_set_empty_is_refused(count, fraction) -> None:
-    with pytest.raises(ValueError, match="split"):
+    with pytest.raises(ValueError, match="validation_fraction"):
         split(count, fraction, seed=0)

@@ -47,22 +47,11 @@ def test_without_data_it_says_where_it_looked_what_to_run_and_the_size(name, tmp
     assert {"cifar10": "170 MB", "fashion-mnist": "31 MB"}[name] in text
 
 
-def test_data_is_looked_for_where_the_variable_says_or_in_data(monkeypatch, tmp_path) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("ANNEALTUNE_DATA", raising=False)
-    with pytest.raises(DataError, match="looked for data/cifar-10-batches-bin, data/cifar-10-bin"):
-        load("cifar10")
-    monkeypatch.setenv("ANNEALTUNE_DATA", str(tmp_path / "elsewhere"))
-    with pytest.raises(DataError, match="elsewhere/cifar-10-batches-bin"):
-        load("cifar10")
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
         ("digits", {"image_size": (8, 8)}, "image_size = .*only image-folder"),
         ("image-folder", {}, "needs the folder: --data-dir DIR"),
-        ("image-folder", {"image_size": (0, 8)}, r"image_size = \(0, 8\).*positive"),
         ("image-folder", {"download": True}, "no address to download 'image-folder'"),
         (f"{FACTORY}:fits", {"download": True}, "no address"),
     ],

@@ -2,13 +2,12 @@
 
 import gzip
 
-import numpy as np
 import pytest
 
 from annealtune.errors import DataError
 from annealtune.training.data import cifar10, fashion_mnist, load
 
-from .conftest import idx, pack, published
+from .conftest import published
 
 
 def write(folder, contents) -> None:
@@ -55,26 +54,7 @@ class TestFashionMNIST:
         with pytest.raises(DataError, match=f"looked for {folder / name}"):
             fashion_mnist.load(tmp_path, files=files)
         assert len(fashion_mnist.load(tmp_path, download=True, files=files).train_targets) == 12
-        assert len(server.requests) == 1
-
-    @pytest.mark.parametrize(
-        "content",
-        [
-            b"plain text",
-            gzip.compress(b"no header"),
-            gzip.compress(b""),
-            gzip.compress(b"\0\0\x08\x01\0\0\0\x09too few"),
-            gzip.compress(b"\0\0\x08\x03\0\0"),
-            idx(np.zeros(20))[:-9],
-        ],
-        ids=["text", "no header", "empty", "short", "short header", "cut gzip"],
-    )
-    def test_another_format_is_refused(self, tiny_fashion, tmp_path, content) -> None:
-        files, contents = tiny_fashion
-        name = files[0].name
-        write(tmp_path, {**contents, name: content})
-        with pytest.raises(DataError, match=f"{name} is not"):
-            fashion_mnist.load(tmp_path, files=(published(name, content), *files[1:]))
+        assert server.requests == 1
 
 
 class TestCIFAR10:
@@ -105,10 +85,7 @@ class TestCIFAR10:
         files, archive, _ = tiny_cifar
         server.content = archive
         files["archive"] = published("cifar-10-binary.tar.gz", archive, server.address)
-        told = []
-        data = cifar10.load(tmp_path, download=True, progress=lambda *n: told.append(n), **files)
-        assert len(data.train_targets) == 20
-        assert told[-1] == ("cifar-10-binary.tar.gz", len(archive), len(archive))
+        assert len(cifar10.load(tmp_path, download=True, **files).train_targets) == 20
         assert len(cifar10.load(tmp_path, **files).train_targets) == 20
 
     def test_a_flipped_byte_in_a_batch_is_found(self, tiny_cifar, tmp_path) -> None:
@@ -139,30 +116,5 @@ class TestCIFAR10:
     def test_an_incomplete_folder_names_what_is_missing(self, tiny_cifar, tmp_path) -> None:
         batches = {k: v for k, v in tiny_cifar[2].items() if k != "data_batch_3.bin"}
         write(tmp_path / cifar10.FOLDER, batches)
-        with pytest.raises(DataError, match=r"incomplete: data_batch_3.bin missing"):
+        with pytest.raises(DataError, match=r"looked for [^,]*data_batch_3.bin, [^,]*tar.gz"):
             load("cifar10", data_dir=tmp_path)
-
-    @pytest.mark.parametrize(
-        ("change", "told"),
-        [
-            (None, "does not contain test_batch.bin"),
-            (b"\0" * 100, "records of 3073 bytes, got 100"),
-        ],
-    )
-    def test_an_archive_with_another_content_is_refused(
-        self, tiny_cifar, tmp_path, change, told
-    ) -> None:
-        files, _, batches = tiny_cifar
-        members = {f"x/{name}": content for name, content in batches.items()}
-        del members["x/test_batch.bin"]
-        archive = pack(members if change is None else {**members, "x/test_batch.bin": change})
-        write(tmp_path, {"cifar-10-binary.tar.gz": archive})
-        file = published("cifar-10-binary.tar.gz", archive)
-        with pytest.raises(DataError, match=told):
-            cifar10.load(tmp_path, archive=file, batches=files["batches"])
-
-    def test_what_is_no_archive_is_refused(self, tiny_cifar, tmp_path) -> None:
-        write(tmp_path, {"cifar-10-binary.tar.gz": b"no archive"})
-        file = published("cifar-10-binary.tar.gz", b"no archive")
-        with pytest.raises(DataError, match="cannot be read"):
-            cifar10.load(tmp_path, archive=file, batches=tiny_cifar[0]["batches"])

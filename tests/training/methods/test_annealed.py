@@ -57,28 +57,17 @@ def test_it_is_the_librarys_tuner(session, trained, by_hand, by_the_library, met
     assert len({move.setting for move in expected}) > 3
 
 
-class TestAdamwSa:
-    def test_is_the_tuner_around_adamw(self, session, by_hand, trained, by_the_library):
-        block = {
-            "lr": [0.1, 0.01],
-            "weight_decay": [0.0, 0.1],
-            "betas": [[0.9, 0.999], [0.5, 0.9]],
-        }
-        run = session(method="adamw-sa", decision_seed=4, **{"adamw-sa": block})
-        found = trained(run)
-        model, batches = by_hand()
-        options = {**block, "betas": [tuple(pair) for pair in block["betas"]]}
-        tuner = EmbeddedTuner(
-            torch.optim.AdamW(model.parameters(), lr=0.1),
-            model=model,
-            neighborhood=grid(**options),
-            epochs=3,
-            seed=4,
-        )
-        assert_same(found, by_the_library(tuner, model, batches))
-        weights = run.model.state_dict()
-        assert all(torch.equal(weights[n], wanted) for n, wanted in model.state_dict().items())
-        assert len({info.setting["betas"] for info in found}) == 2
+def test_an_h_of_several_options_of_adamw(session, by_hand, trained, by_the_library):
+    block = {"lr": [0.1, 0.01], "weight_decay": [0.0, 0.1]}
+    run = session(method="adamw-sa", decision_seed=4, **{"adamw-sa": block})
+    found = trained(run)
+    model, batches = by_hand()
+    base = torch.optim.AdamW(model.parameters(), lr=0.1)
+    tuner = EmbeddedTuner(base, model=model, neighborhood=grid(**block), epochs=3, seed=4)
+    assert_same(found, by_the_library(tuner, model, batches))
+    weights = run.model.state_dict()
+    assert all(torch.equal(weights[n], wanted) for n, wanted in model.state_dict().items())
+    assert len({info.setting["weight_decay"] for info in found}) == 2
 
 
 # --- Strategies ---
@@ -233,43 +222,17 @@ class TestOnesOwn:
 # --- What moves are judged by ---
 
 RATES = [8.0, 2.0, 0.3]
-JUDGES = """
-import torch
-
-def wrong(model, minibatch):
-    assert minibatch._fields == ("inputs", "targets")
-    return (model(minibatch.inputs).argmax(1) != minibatch.targets).sum()
-
-def empty(model, minibatch):
-    with torch.no_grad():
-        for p in model.parameters():
-            p.zero_()
-    return 0
-
-def noisy(model, minibatch):
-    return torch.rand(1) + model(minibatch.inputs).var().item()
-"""
-
-
-@pytest.fixture
-def judges(place, monkeypatch):
-    (place / "judges.py").write_text(JUDGES)
-    monkeypatch.syspath_prepend(str(place))
 
 
 def error(scores, labels):
     return (scores.argmax(1) != labels).double().mean().item()
 
 
-def wrong(scores, labels):
-    return float((scores.argmax(1) != labels).sum())
-
-
 def loss(scores, labels):
     return F.cross_entropy(scores, labels).item()
 
 
-VALUES = {"loss": loss, "error": error, "judges:wrong": wrong}
+VALUES = {"loss": loss, "error": error}
 
 
 def reference(model, batches, accept_on, temperature, steps):
@@ -309,11 +272,10 @@ def reference(model, batches, accept_on, temperature, steps):
     return verdicts
 
 
-@pytest.mark.parametrize("accept_on", ["loss", "error", "judges:wrong"])
-@pytest.mark.usefixtures("judges")
+@pytest.mark.parametrize("accept_on", ["loss", "error"])
 def test_against_a_loop_by_hand(session, by_hand, trained, accept_on):
     """Twelve steps with dropout and BatchNorm; on the same minibatch few moves are undone."""
-    temperature = {"loss": 0.03, "error": 0.003, "judges:wrong": 0.1}[accept_on]
+    temperature = {"loss": 0.03, "error": 0.003}[accept_on]
     block = {"lr": RATES, "accept_on": accept_on, "temperature": temperature}
     found = session(**{"sgd-sa": block})
     steps = 2 * len(found.train_batches)
@@ -325,29 +287,6 @@ def test_against_a_loop_by_hand(session, by_hand, trained, accept_on):
         assert torch.equal(weights[name], wanted), name
 
 
-@pytest.mark.usefixtures("judges")
-def test_a_noisy_function_leaves_no_trace_in_the_random_numbers(session):
-    """Both of its values come from the same random state, which is put back."""
-    run = session(**{"sgd-sa": {"lr": [0.0], "accept_on": "judges:noisy"}})
-    worsenings = [run.method._optimizer.last_step.worsening for _ in run.train()]
-    noisy = torch.get_rng_state()
-    assert worsenings == [0.0] * 6
-    run = session(**{"sgd-sa": {"lr": [0.0]}})
-    list(run.train())
-    assert torch.equal(noisy, torch.get_rng_state())
-
-
-@pytest.mark.usefixtures("judges")
-def test_a_function_may_change_the_weights_that_it_looks_at(session):
-    block = {"lr": [0.1], "accept_on": "judges:empty"}
-    run = session(**{"sgd-sa": block})
-    list(run.train())
-    plain = session(**{"sgd-sa": {**block, "accept_on": "loss", "temperature": math.inf}})
-    list(plain.train())
-    weights = run.model.state_dict()
-    assert all(torch.equal(weights[n], wanted) for n, wanted in plain.model.state_dict().items())
-
-
 # --- What a step costs, counted ---
 
 
@@ -355,13 +294,11 @@ def test_a_function_may_change_the_weights_that_it_looks_at(session):
     ("options", "forwards"),
     [
         ({"accept_on": "error"}, 2),
-        ({"accept_on": "judges:wrong"}, 3),
         ({"preset": "paper-code", "accept_on": "error"}, 3),
         ({"strategy": "tabu"}, 4),
     ],
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
-@pytest.mark.usefixtures("judges")
 def test_forwards_and_backwards_are_the_truth(session, counted, options, forwards, precision):
     run = session(precision=precision, **{"sgd-sa": {"lr": [0.1, 0.05, 0.01], **options}})
     found = counted(run)
@@ -374,58 +311,3 @@ def test_forwards_and_backwards_are_the_truth(session, counted, options, forward
     if precision == "fp16" and options == {"accept_on": "error"}:
         forwards = 3  # no closure, so the outputs of the first forward are not at hand
     assert run.forwards == forwards * steps
-
-
-# --- A function that judges wrongly ---
-
-FUNCTIONS = """
-import torch
-
-def text(model, minibatch):
-    return "0.5"
-
-def truth(model, minibatch):
-    return True
-
-def vector(model, minibatch):
-    return model(minibatch.inputs).mean(0)
-
-def failing(model, minibatch):
-    raise ZeroDivisionError("by hand")
-
-number = 0.5
-"""
-RETURNED = {
-    "text": "must return a number or a tensor of one number, got '0.5'",
-    "truth": "must return a number or a tensor of one number, got True",
-    "vector": "got a tensor of shape (10,)",
-    "failing": "ZeroDivisionError: by hand",
-    "number": "must be callable",
-    "nobody": "functions has no 'nobody'",
-}
-
-
-@pytest.mark.parametrize("name", RETURNED)
-def test_a_function_that_judges_wrongly(session, place, monkeypatch, name):
-    (place / "functions.py").write_text(FUNCTIONS)
-    monkeypatch.syspath_prepend(str(place))
-    block = {"accept_on": f"functions:{name}"}
-    with pytest.raises(ConfigError) as refused:
-        list(session(**{"sgd-sa": block}).train())
-    assert str(refused.value).startswith(f"sgd-sa.accept_on = 'functions:{name}': ")
-    assert RETURNED[name] in str(refused.value)
-
-
-def test_a_function_that_finds_only_the_next_point_infinite_rejects_it(
-    session, trained, place, monkeypatch
-):
-    (place / "wary.py").write_text(
-        "calls = []\n"
-        "def judge(model, minibatch):\n"
-        "    calls.append(None)\n"
-        "    return float('nan') if len(calls) % 2 == 0 else 1.0\n"
-    )
-    monkeypatch.syspath_prepend(str(place))
-    moves = trained(session(**{"sgd-sa": {"accept_on": "wary:judge"}}))
-    assert not any(info.accepted for info in moves)
-    assert all(math.isnan(info.new_loss) for info in moves)

@@ -8,17 +8,11 @@ from torch.nn import functional as F
 
 from annealtune import SGDSA, StochasticSA, grid
 from annealtune.errors import NonFiniteLossError
-from annealtune.training import data, run
+from annealtune.training import run
 from annealtune.training.config import MethodName
 from annealtune.training.progress import Progress
-from annealtune.training.session import Session
 
 METHODS = MethodName.__args__
-
-
-@pytest.fixture(scope="module")
-def digits():
-    return data.load("digits")
 
 
 class Watching(Progress):
@@ -32,10 +26,10 @@ class Watching(Progress):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_two_epochs(complete, lines_of, weights_of, tiny, digits, method):
+def test_every_method_runs_two_epochs(complete, lines_of, weights_of, session, method):
     directory = complete(method=method, epochs=2)
     assert [line["step"] for line in lines_of(directory / "metrics.jsonl")] == [6, 12]
-    before = Session(tiny(method=method, device="cpu"), digits).model.state_dict()
+    before = session(method=method).model.state_dict()
     after = weights_of(directory)
     assert any(not torch.equal(before[name], after[name]) for name in before)
 
@@ -156,10 +150,9 @@ def test_a_plain_step_is_torchs(complete, weights_of, by_hand):
 )
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_forwards_and_backwards_are_the_truth(
-    tiny, digits, counted, method, options, forwards, backwards, precision
+    session, counted, method, options, forwards, backwards, precision
 ):
-    config = tiny(method=method, precision=precision, device="cpu", **{method: options})
-    session = Session(config, digits)
+    session = session(method=method, precision=precision, **{method: options})
     found = counted(session)
     skipped = 0
     for _ in session.train():

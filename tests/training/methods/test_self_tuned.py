@@ -215,7 +215,7 @@ def test_a_run_that_breaks_is_brought_back(program, racing_flags, place, lines_o
 
 KILLS = [
     (MOVE, 11, 1),
-    ("annealtune.training.session:evaluate", 2, 1),  # with the average in the model
+    ("annealtune.training.session:Session.score", 2, 1),  # with the average in the model
 ]
 MORE_KILLS = [
     (MOVE, 2, 1),  # before there is any checkpoint

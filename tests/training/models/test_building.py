@@ -150,11 +150,8 @@ def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -
         ("transformer-of-xyz", "unknown; known: mlp, small-cnn"),
         ("vgg16-w100", "vgg16 has 64 units; use -w1 to -w64"),
         (":factory", "form package.module:factory"),
-        (
-            "no.such.module:factory",
-            "importing no.such.module failed: .*is its folder on PYTHONPATH",
-        ),
-        ("my.py:cls", "importing my.py failed: .*without .py: did you mean 'my:cls'"),
+        ("no.such.module:factory", "importing no.such.module failed: .*on PYTHONPATH"),
+        ("my.py:cls", "importing my.py failed: .*without .py"),
         ("collections:Conter", "no 'Conter'; did you mean 'Counter'"),
         (f"{FACTORY}:number", "must be callable, got an object of type int"),
         (f"{FACTORY}:no_module", "must return a torch.nn.Module, got str"),
@@ -163,7 +160,7 @@ def test_images_that_make_no_sense_are_refused(name, image_size, pad, message) -
             f"{FACTORY}:wants_more",
             "input_shape=.*image_size=.*asks for width, clases",
         ),
-        (f"{FACTORY}:too_few", r"shape \(2, 10\), one per class, got \(2, 9\)"),
+        (f"{FACTORY}:too_few", r"shape \(2, 10\), got \(2, 9\)"),
         (f"{FACTORY}:too_wide", r"shape \(1, 8, 8\) do not pass through it: RuntimeError"),
     ],
 )

@@ -6,7 +6,7 @@
 """
 
 from .blocks import Options
-from .reading import assign, from_values, read_toml
+from .reading import assign, faults, from_values, read_toml
 from .run_config import (
     DEFAULT_METHOD,
     DEVICES,
@@ -25,6 +25,7 @@ __all__ = [
     "MethodName",
     "is_block",
     "assign",
+    "faults",
     "from_values",
     "read_toml",
     "DEFAULT_METHOD",

@@ -29,13 +29,12 @@ from annealtune.annealing import (
     make_strategy,
     takes_temperature,
 )
-from annealtune.errors import did_you_mean
-from annealtune.training.factories import is_factory, split_factory
+from annealtune.training.factories import check_name
 
 DEFAULT_STRATEGY = "simulated-annealing"
 DEFAULT_MOMENTUM = 0.9
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
-_IN_H = ("lr", "momentum", "weight_decay", "nesterov", "betas")
+_IN_H = ("lr", "momentum", "weight_decay", "nesterov")
 T = TypeVar("T")
 
 
@@ -45,18 +44,9 @@ class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
 def _listed(value: Any) -> Any:
     """Take a single value as a list of one."""
-    return value if _is_list(value) else (value,)
-
-
-def _pairs(value: Any) -> Any:
-    """Take a single pair as a list of one."""
-    return (value,) if _is_list(value) and not any(map(_is_list, value)) else value
+    return value if isinstance(value, list | tuple) else (value,)
 
 
 Flag = Annotated[bool, Field(strict=True)]
@@ -67,8 +57,6 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 Factor = Annotated[float, Field(gt=0, lt=1, strict=True)]
 BelowOne = Annotated[float, Field(ge=0, lt=1, strict=True)]
-Betas = tuple[BelowOne, BelowOne]
-Pairs = Annotated[tuple[Betas, ...], BeforeValidator(_pairs)]
 Listed = Annotated[tuple[T, ...], BeforeValidator(_listed)]
 OptimizerName = Literal["adamw", "adam", "nadam", "radam", "rmsprop", "sgd"]
 Preset = Annotated[
@@ -93,7 +81,6 @@ class AdamwKeys(Options):
     weight_decay: Listed[NotNegative] | None = Field(
         None, description="weight decays in H (unset: 0.01)"
     )
-    betas: Pairs | None = Field(None, description="pairs of betas in H (unset: 0.9, 0.999)")
 
 
 class NeighborhoodOptions(Options):
@@ -133,7 +120,7 @@ class AnnealingOptions(Options):
     @field_validator("strategy")
     @classmethod
     def _is_a_strategy(cls, value: str) -> str:
-        return _known_name("strategy", value, tuple(STRATEGIES), "package.module:Class")
+        return check_name("strategy", value, STRATEGIES, "package.module:Class")
 
     @model_validator(mode="after")
     def _fit_together(self) -> AnnealingOptions:
@@ -173,18 +160,6 @@ class AnnealingOptions(Options):
             raise ValueError(f"strategy_options: {told}") from None
 
 
-def _known_name(key: str, value: str, names: tuple[str, ...], form: str) -> str:
-    """Return the value of a key if it is a known name, or has the form of a thing to import."""
-    if is_factory(value):
-        split_factory(key, value)
-    elif value not in names:
-        raise ValueError(
-            f"must be one of {', '.join(names)} or {form}, got {value!r}"
-            f"{did_you_mean(value, names)}"
-        )
-    return value
-
-
 class SelfTunedOptions(Options):
     """A torch optimizer whose rate is found inside the run."""
 
@@ -222,14 +197,9 @@ class SelfTunedOptions(Options):
 class TunedOptions(AnnealingOptions, NeighborhoodOptions):
     """Common to the methods that tune a torch optimizer: what the accept test compares."""
 
-    accept_on: str = Field(
-        "loss", description="what moves are judged by: loss, error or package.module:function"
+    accept_on: Literal["loss", "error"] = Field(
+        "loss", description="what moves are judged by: the loss, or one minus the accuracy"
     )
-
-    @field_validator("accept_on")
-    @classmethod
-    def _is_an_objective(cls, value: str) -> str:
-        return _known_name("accept_on", value, ("loss", "error"), "package.module:function")
 
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
         """Make the strategy and check that it fits H."""

@@ -7,15 +7,10 @@ VGG16 with an eighth of its channels.
 import re
 from typing import NamedTuple
 
-from annealtune.errors import ConfigError, unknown_name
-from annealtune.training.factories import is_factory, split_factory
+from annealtune.errors import ConfigError
+from annealtune.training.factories import check_name, is_factory
 
-DATASETS = {
-    "digits": "1,797 grey 8x8 digits, embedded in scikit-learn: no download",
-    "fashion-mnist": "70,000 grey 28x28 articles of clothing",
-    "cifar10": "60,000 colour 32x32 photographs",
-    "image-folder": "your own pictures: DIR/train/CLASS/*.png and DIR/test/CLASS/*.png",
-}
+DATASETS = ("digits", "fashion-mnist", "cifar10", "image-folder")
 _OR_ELSE = "package.module:factory"
 
 
@@ -26,17 +21,15 @@ class Architecture(NamedTuple):
     """Width of its narrowest layer: the largest K of ``-wK``."""
     smallest_side: int
     """The smallest height and width that leave something for the last layer to see."""
-    because: str
-    """Why no smaller."""
     multiple: int = 1
     """Images are zero-padded until their sides are a multiple of this."""
 
 
 ARCHITECTURES = {
-    "mlp": Architecture(128, 1, "there must be a pixel"),
-    "small-cnn": Architecture(16, 4, "two poolings halve the image twice"),
-    "resnet34": Architecture(64, 8, "three stages halve the image three times"),
-    "vgg16": Architecture(64, 32, "five poolings halve the image five times", multiple=32),
+    "mlp": Architecture(128, 1),
+    "small-cnn": Architecture(16, 4),  # two poolings halve the image twice
+    "resnet34": Architecture(64, 8),  # three stages halve it
+    "vgg16": Architecture(64, 32, multiple=32),  # five poolings
 }
 
 
@@ -46,11 +39,7 @@ def check_data(name: str) -> str:
     Raises:
         ConfigError: Otherwise, with the nearest name.
     """
-    if is_factory(name):
-        split_factory("data", name)
-    elif name not in DATASETS:
-        raise unknown_name("data", name, DATASETS, or_else=_OR_ELSE)
-    return name
+    return check_name("data", name, DATASETS, _OR_ELSE)
 
 
 def check_model(name: str) -> str:
@@ -60,9 +49,8 @@ def check_model(name: str) -> str:
         ConfigError: Otherwise, with the nearest name.
     """
     if is_factory(name):
-        split_factory("model", name)
-    else:
-        parse(name)
+        return check_name("model", name, (), _OR_ELSE)
+    parse(name)
     return name
 
 
@@ -78,10 +66,8 @@ def parse(name: str) -> tuple[str, int]:
     """
     suffix = re.search(r"-w(\d+)$", name)
     architecture = name[: suffix.start()] if suffix else name
-    if architecture not in ARCHITECTURES:
-        width = suffix[0] if suffix else ""
-        known = [other + width for other in ARCHITECTURES]
-        raise unknown_name("model", name, known, or_else=_OR_ELSE)
+    width = suffix[0] if suffix else ""
+    check_name("model", name, [other + width for other in ARCHITECTURES], _OR_ELSE)
     divisor = int(suffix[1]) if suffix else 1
     narrowest = ARCHITECTURES[architecture].narrowest
     if not 1 <= divisor <= narrowest:

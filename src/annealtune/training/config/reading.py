@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from annealtune.errors import ConfigError, did_you_mean
 
@@ -26,7 +26,7 @@ def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
             {k: v for k, v in values.items() if k not in (ENVIRONMENT, *STUDY_TABLES)}
         )
     except ValidationError as error:
-        raise ConfigError(f"{source}: " + "\n".join(map(_explain, error.errors()))) from None
+        raise ConfigError(f"{source}: {faults(error, RunConfig)}") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -70,15 +70,18 @@ def assign(values: dict[str, Any], assignment: str) -> None:
     values[last] = value
 
 
-def _explain(detail: Any) -> str:
+def faults(error: ValidationError, model: type[BaseModel]) -> str:
+    """Return one line for every fault that pydantic has found in the values of a model."""
+    return "\n".join(_explain(detail, model) for detail in error.errors())
+
+
+def _explain(detail: Any, model: type[BaseModel]) -> str:
     """Return one line about one fault, from what pydantic says of it: key, rule and value."""
     key = ".".join(str(part) for part in detail["loc"])
     if detail["type"] == "extra_forbidden":
-        return _unknown_key([str(part) for part in detail["loc"]])
+        return _unknown_key([str(part) for part in detail["loc"]], model)
     if detail["type"] == "model_type":
         return f"{key}: must be a table of options, got {_short(detail['input'])}"
-    if detail["type"] == "missing":
-        return f"{key}: must be given, got {_short(detail['input'])}"
     if detail["type"] == "literal_error":
         names = re.findall("'([^']*)'", detail["ctx"]["expected"])
         rule = f"must be one of {', '.join(names)}" if len(names) > 1 else f"must be {names[0]}"
@@ -86,8 +89,8 @@ def _explain(detail: Any) -> str:
         return f"{key}: {rule}, got {_short(detail['input'])}{hint}"
     message = detail["msg"].removeprefix("Value error, ")
     message = re.sub("^(Input|String)", lambda first: first[0].lower(), message)
-    if isinstance(detail.get("ctx", {}).get("error"), ConfigError):
-        return str(detail["ctx"]["error"])
+    if isinstance(detail.get("ctx", {}).get("error"), ConfigError):  # names its key itself
+        return ".".join([*detail["loc"][:-1], str(detail["ctx"]["error"])])
     received = "" if detail["type"] == "value_error" else f", got {_short(detail['input'])}"
     return f"{key}: {message}{received}"
 
@@ -97,8 +100,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
-def _unknown_key(path: list[str]) -> str:
-    model: Any = RunConfig
+def _unknown_key(path: list[str], model: Any) -> str:
     for part in path[:-1]:
         fields = model.model_fields.items()
         model = next(field.annotation for name, field in fields if part in (name, field.alias))

@@ -60,17 +60,12 @@ class RunConfig(Options):
         "digits",
         description="digits, fashion-mnist, cifar10, image-folder or package.module:factory",
     )
-    data_dir: Path | None = Field(
-        None, description="where the data is (else ANNEALTUNE_DATA, ./data)"
-    )
+    data_dir: Path | None = Field(None, description="where the data is (unset: ./data)")
     download: Flag = Field(False, description="fetch missing data from its official address")
     image_size: tuple[Count, Count] | None = Field(
         None, description="height and width to resize an image-folder to"
     )
     train_size: Count | None = Field(None, description="use a fixed subset of this many samples")
-    augment: Literal["none", "crop-flip"] = Field(
-        "none", description="random crop and flip, or none"
-    )
     model: str = Field(
         "small-cnn",
         description="vgg16, resnet34, small-cnn, mlp, each with -wK for widths / K, "
@@ -97,9 +92,6 @@ class RunConfig(Options):
     )
     validate_on: Literal["validation", "test"] = Field(
         "validation", description="test: the paper's protocol, the test set chooses the best epoch"
-    )
-    train_sample: Count = Field(
-        10, description="minibatches on which training loss and accuracy are measured"
     )
     device: str = Field("auto", description="auto, cpu, cuda, cuda:N or mps")
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS, strict=True)] | None = Field(

@@ -8,14 +8,10 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
-from annealtune.errors import ConfigError
 from annealtune.training.config import RunConfig
 
 from .dataset import Dataset, Purpose, generator, split, subset
-
-_MARGIN = 4  # pixels by which an image is moved at the most
 
 
 class Samples(NamedTuple):
@@ -34,15 +30,15 @@ class Batches:
     """The minibatches of one epoch after the other.
 
     Iterating yields what is left of the current epoch and then moves on to the next, so a loop
-    that was left in the middle continues there. The order and the augmentation depend on the seed,
-    the epoch and the position alone: ``state_dict`` is those three numbers and a few for checking.
+    that was left in the middle continues there. The order depends on the seed and the epoch alone:
+    ``state_dict`` is the epoch and the position.
 
     Args:
         inputs: Of shape (samples, ...), moved to ``device`` whole: ``uint8`` images, ``float32`` or
             ``float64`` numbers, or ``int64`` tokens.
         targets: One for each sample.
         batch_size: Samples in a minibatch; the last one of an epoch may be smaller.
-        seed: Of order, augmentation and `sample`.
+        seed: Of order and `sample`.
         mean: Of each channel or feature, in units of ``input / scale``; without it the inputs are
             yielded as they are.
         std: Standard deviation of each, in the same units.
@@ -50,7 +46,6 @@ class Batches:
         shuffle: A random order; otherwise the samples come as they are.
         reshuffle: A new order each epoch; otherwise the samples are divided into minibatches once
             (line 1 of Algorithm 2).
-        augment: Change the images by `crop_flip` before they are normalised.
         device: Where the minibatches live.
         channels_last: Yield images in channels-last memory order.
 
@@ -73,7 +68,6 @@ class Batches:
         scale: float = 255.0,
         shuffle: bool = True,
         reshuffle: bool = True,
-        augment: bool = False,
         device: torch.device | str = "cpu",
         channels_last: bool = False,
     ) -> None:
@@ -81,7 +75,6 @@ class Batches:
         self.seed = seed
         self.shuffle = shuffle
         self.reshuffle = reshuffle
-        self.augment = augment
         self.epoch = 0
         self.position = 0
         self._scaling = Scaling(mean, std, scale, ndim=inputs.ndim).to(device)
@@ -91,9 +84,14 @@ class Batches:
         self._targets = targets.to(device)
         self._memory_format = torch.channels_last if channels_last else torch.contiguous_format
 
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return len(self._targets)
+
     def __len__(self) -> int:
         """Return the number of minibatches in an epoch."""
-        return math.ceil(len(self._targets) / self.batch_size)
+        return math.ceil(self.samples / self.batch_size)
 
     def __iter__(self) -> Iterator[Samples]:
         """Yield what is left of the current epoch; its end is the start of the next one."""
@@ -101,52 +99,31 @@ class Batches:
         while self.position < len(self):
             start = self.position * self.batch_size
             chosen = slice(start, start + self.batch_size)
-            source = None
-            if self.augment:
-                source = generator(self.seed, Purpose.AUGMENTATION, self.epoch, self.position)
             # Counted before it is handed out: a state saved while the caller works on this
             # minibatch continues with the next one.
             self.position += 1
-            yield self._minibatch(chosen if order is None else order[chosen], source)
+            yield self._minibatch(chosen if order is None else order[chosen])
         self.epoch += 1
         self.position = 0
 
     def sample(self, count: int, *, epoch: int) -> Iterator[Samples]:
         """Yield ``count`` random minibatches, or all samples once if there are fewer.
 
-        They are drawn without replacement, without augmentation, from a stream of their own: the
-        minibatches of the epochs do not change. The same epoch gives the same sample.
+        They are drawn without replacement from a stream of their own: the minibatches of the
+        epochs do not change. The same epoch gives the same sample.
         """
         source = generator(self.seed, Purpose.SAMPLE, epoch)
         order = torch.randperm(len(self._targets), generator=source).to(self._targets.device)
         for chosen in order[: count * self.batch_size].split(self.batch_size):
-            yield self._minibatch(chosen, None)
+            yield self._minibatch(chosen)
 
     def state_dict(self) -> dict[str, int]:
         """Return where the iteration stands, as plain integers."""
-        return {"epoch": self.epoch, "position": self.position, **self._identity()}
+        return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
-        """Continue where a state was taken, from the next minibatch on.
-
-        Raises:
-            ValueError: If the state is of other minibatches than these.
-        """
-        expected = self._identity()
-        found = {key: state.get(key) for key in expected}
-        if found != expected:
-            raise ValueError(f"Batches.load_state_dict(...): must be of {expected}, got {found}")
+        """Continue where a state was taken, from the next minibatch on."""
         self.epoch, self.position = state["epoch"], state["position"]
-
-    def _identity(self) -> dict[str, int]:
-        return {
-            "seed": self.seed,
-            "images": len(self._targets),
-            "batch_size": self.batch_size,
-            "shuffle": int(self.shuffle),
-            "reshuffle": int(self.reshuffle),
-            "augment": int(self.augment),
-        }
 
     def _order(self, epoch: int) -> Tensor | None:
         if not self.shuffle:
@@ -154,7 +131,7 @@ class Batches:
         source = generator(self.seed, Purpose.ORDER, epoch if self.reshuffle else 0)
         return torch.randperm(len(self._targets), generator=source).to(self._targets.device)
 
-    def _minibatch(self, chosen: Tensor | slice, source: torch.Generator | None) -> Samples:
+    def _minibatch(self, chosen: Tensor | slice) -> Samples:
         if isinstance(chosen, slice):
             # A copy, as of pixels below: a model may change its inputs in place.
             inputs, targets = self._inputs[chosen], self._targets[chosen]
@@ -162,8 +139,6 @@ class Batches:
         else:  # index_select copies whole samples: some 20 times faster than inputs[chosen]
             inputs = self._inputs.index_select(0, chosen)
             targets = self._targets.index_select(0, chosen)
-        if source is not None:
-            inputs = crop_flip(inputs, source)
         if inputs.dtype != torch.int64:
             inputs = inputs.to(torch.float32, memory_format=self._memory_format)
         return Samples(self._scaling.in_place(inputs), targets)
@@ -222,40 +197,14 @@ class Scaling(nn.Module):
         return torch.addcmul(self.offset, inputs, self.factor, out=inputs)
 
 
-def crop_flip(images: Tensor, source: torch.Generator) -> Tensor:
-    """Move each image by up to 4 pixels each way, black coming in, and mirror every second one.
-
-    The same as cutting a random window out of the image padded by 4 and flipping it left to right
-    with probability 1/2.
-
-    Args:
-        images: ``uint8`` of shape (images, channels, height, width).
-        source: A CPU generator, whatever the device.
-    """
-    count, _, height, width = images.shape
-    corners = torch.randint(2 * _MARGIN + 1, (2, count), generator=source).to(images.device)
-    mirrored = torch.randint(2, (count,), generator=source).bool().to(images.device)
-    windows = functional.pad(images, (_MARGIN,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    moved = windows[torch.arange(count, device=images.device), :, corners[0], corners[1]]
-    return torch.where(mirrored[:, None, None, None], moved.flip(3), moved)
-
-
-class Parts(NamedTuple):
-    """The minibatches of each part; no sample is in two of them."""
-
-    training: Batches
-    validation: Batches
-    test: Batches
-
-
 def divide(
     config: RunConfig,
     dataset: Dataset,
     *,
     device: torch.device,
     channels_last: bool,
-) -> Parts:
-    """Cut a data set into its parts, as the config says.
+) -> tuple[Batches, Batches, Batches]:
+    """Cut a data set into its parts, as the config says: training, validation and test.
 
     Raises:
         ConfigError: if a part would be empty.
@@ -267,11 +216,7 @@ def divide(
     training = dataset.train_inputs, dataset.train_targets
     validation = test = dataset.test_inputs, dataset.test_targets
     if config.validate_on != "test":
-        share = config.validation_fraction
-        try:
-            kept, apart = split(len(training[1]), share, split_seed)
-        except ValueError as error:
-            raise ConfigError(f"validation_fraction = {share}: {error}") from None
+        kept, apart = split(len(training[1]), config.validation_fraction, split_seed)
         training, validation = (
             (training[0][chosen], training[1][chosen]) for chosen in (kept, apart)
         )
@@ -289,8 +234,8 @@ def divide(
             channels_last=channels_last,
         )
 
-    return Parts(
-        batches(training, reshuffle=config.reshuffle, augment=config.augment == "crop-flip"),
+    return (
+        batches(training, reshuffle=config.reshuffle),
         batches(validation, shuffle=False),
         batches(test, shuffle=False),
     )

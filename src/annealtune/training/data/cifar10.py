@@ -7,7 +7,6 @@ Reference: Krizhevsky, *Learning multiple layers of features from tiny images* (
 
 import io
 import tarfile
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from torch import Tensor
 
 from annealtune.errors import DataError
 
-from .dataset import Dataset, from_files
-from .download import PublishedFile, ShowBytes, fetch, not_found
+from .dataset import Dataset
+from .download import PublishedFile, fetch, not_found
 
 FOLDER = "cifar-10-batches-bin"
 RECORD = 1 + 3 * 32 * 32
@@ -50,7 +49,6 @@ def load(
     data_dir: Path,
     *,
     download: bool = False,
-    progress: ShowBytes | None = None,
     archive: PublishedFile = ARCHIVE,
     batches: Sequence[PublishedFile] = BATCHES,
 ) -> Dataset:
@@ -67,13 +65,14 @@ def load(
         contents = [batch.read(folder / batch.name) for batch in batches]
     else:
         if download:
-            fetch(archive, data_dir, progress)
+            fetch(archive, data_dir)
         elif not packed.is_file():
             raise _missing(data_dir, archive, batches)
-        contents = _unpack(packed, archive.read(packed), [batch.name for batch in batches])
-    parts = [_records(content, b.name) for content, b in zip(contents, batches, strict=True)]
+        contents = _unpack(archive.read(packed), [batch.name for batch in batches])
+    parts = [torch.frombuffer(bytearray(each), dtype=torch.uint8) for each in contents]
+    parts = [part.view(-1, RECORD) for part in parts]
     train, test = torch.cat(parts[:-1]), parts[-1]
-    return from_files(
+    return Dataset(
         name="cifar10",
         train_inputs=_images(train),
         train_targets=train[:, 0].long(),
@@ -86,7 +85,6 @@ def load(
 
 
 def _missing(data_dir: Path, archive: PublishedFile, batches: Sequence[PublishedFile]) -> DataError:
-    folder = data_dir / FOLDER
     pickled = ("cifar-10-python.tar.gz", "cifar-10-batches-py", "data_batch_1")
     for path in (data_dir / name for name in pickled):
         if path.exists():
@@ -95,36 +93,21 @@ def _missing(data_dir: Path, archive: PublishedFile, batches: Sequence[Published
                 f"Take the binary version, {archive.url} (or --download, "
                 f"{archive.size / 1e6:.0f} MB)"
             )
-    absent = [batch.name for batch in batches if not (folder / batch.name).is_file()]
-    if 0 < len(absent) < len(batches):
-        return DataError(
-            f"{folder} is incomplete: {', '.join(absent)} missing; unpack {archive.name} again, "
-            "or use --download"
-        )
-    return not_found("cifar10", [folder, data_dir / archive.name], archive.size)
+    unpacked = (data_dir / FOLDER / batch.name for batch in batches)
+    absent = next(path for path in unpacked if not path.is_file())
+    return not_found("cifar10", [absent, data_dir / archive.name], archive.size)
 
 
-def _unpack(archive: Path, content: bytes, names: list[str]) -> list[bytes]:
+def _unpack(archive: bytes, names: list[str]) -> list[bytes]:
     """Read the batches out of the archive in memory; its digest vouches for them."""
     found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
-            for member in tar:
-                name = member.name.rpartition("/")[2]
-                stream = tar.extractfile(member) if name in names else None
-                if stream is not None:
-                    found[name] = stream.read()
-        return [found[name] for name in names]
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        raise DataError(f"{archive} cannot be read: {error}") from error
-    except KeyError as error:
-        raise DataError(f"{archive} does not contain {error.args[0]}") from None
-
-
-def _records(content: bytes, name: str) -> Tensor:
-    if not content or len(content) % RECORD:
-        raise DataError(f"{name} must hold records of {RECORD} bytes, got {len(content)} bytes")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, RECORD)
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
+        for member in tar:
+            name = member.name.rpartition("/")[2]
+            stream = tar.extractfile(member) if name in names else None
+            if stream is not None:
+                found[name] = stream.read()
+    return [found[name] for name in names]
 
 
 def _images(records: Tensor) -> Tensor:

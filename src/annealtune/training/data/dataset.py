@@ -1,10 +1,8 @@
 """A data set in memory, a fixed part of it, the validation split, and random numbers for both."""
 
 import hashlib
-import math
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,8 +10,8 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annealtune.errors import ConfigError, DataError
-from annealtune.training.task import KINDS, InputType, Kind, Task
+from annealtune.errors import ConfigError
+from annealtune.training.task import InputType, Kind, Task
 
 _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.uint8: "uint8",
@@ -21,18 +19,12 @@ _INPUT_TYPES: dict[torch.dtype, InputType] = {
     torch.float64: "float64",
     torch.int64: "int64",
 }
-_AS_CLASSES = (
-    "whole-number targets are read as classes; numbers to predict must be floats, or have the kind "
-    "'regression'"
-)
-_AS_TOKENS = "whole-number inputs are read as tokens; make other numbers floats with .float()"
 
 
 class Purpose(IntEnum):
     """What random numbers are for; two purposes never share a stream. Never renumber."""
 
     ORDER = 0
-    AUGMENTATION = 1
     SAMPLE = 2
     SUBSET = 3
     SPLIT = 4
@@ -79,7 +71,7 @@ class Dataset:
 
     Raises:
         TypeError: For tensors of another dtype.
-        ValueError: For shapes, labels or statistics that do not fit together.
+        ValueError: For shapes or labels that do not fit together.
 
     Example:
         >>> images, labels = torch.zeros(4, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 0, 1])
@@ -102,7 +94,6 @@ class Dataset:
     task: Task = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _require(self.kind in KINDS, "kind", f"one of {', '.join(KINDS)}", self.kind)
         if self.kind == "classification":
             differ = len(self.classes) == len(set(self.classes)) > 1
             _require(differ, "classes", "two or more different names", self.classes)
@@ -117,7 +108,6 @@ class Dataset:
                 f"of the shape and dtype of training {what}, {_shown(train)}",
                 _shown(test),
             )
-        self._check_statistics()
         object.__setattr__(self, "task", self._describe())
 
     def _check_inputs(self, part: str) -> None:
@@ -138,7 +128,7 @@ class Dataset:
                 "float32 if they are no tokens, else of shape (samples, length), with a vocabulary",
                 f"{tuple(inputs.shape)} and vocabulary={self.vocabulary}",
             )
-            _check_range(argument, inputs, self.vocabulary or 0, _AS_TOKENS)
+            _check_range(argument, inputs, self.vocabulary or 0)
         else:
             _require(self.kind != "tokens", argument, "int64 for tokens", inputs.dtype)
         _check_finite(argument, inputs)
@@ -161,29 +151,8 @@ class Dataset:
             f"one target for each sample, or each token, of shape {tuple(expected)}",
             shape,
         )
-        if self.kind == "classification":
-            _check_range(argument, targets, len(self.classes), _AS_CLASSES)
-        else:
-            _check_range(argument, targets, self.vocabulary or 0, _AS_TOKENS)
-
-    def _check_statistics(self) -> None:
-        channels, dtype = self.train_inputs.shape[1], self.train_inputs.dtype
-        for argument, values in (("mean", self.mean), ("std", self.std)):
-            _require(
-                len(values) == channels or not (values or self.mean or dtype == torch.uint8),
-                argument,
-                f"one number for each of the {channels} channels",
-                values,
-            )
-        _require(not self.mean or dtype != torch.int64, "mean", "left out for tokens", self.mean)
-        _require(
-            bool(self.mean) or dtype != torch.float64,
-            "train_inputs",
-            "float32 where there is no mean",
-            dtype,
-        )
-        positive = all(0 < number < math.inf for number in (*self.std, self.scale))
-        _require(positive, "std=..., scale", "positive and finite", (self.std, self.scale))
+        is_class = self.kind == "classification"
+        _check_range(argument, targets, len(self.classes) if is_class else self.vocabulary or 0)
 
     def _describe(self) -> Task:
         if self.kind == "classification":
@@ -215,18 +184,6 @@ class Dataset:
         return found.hexdigest()
 
 
-def from_files(name: str, **arguments: Any) -> Dataset:
-    """Return a data set that was read from files; takes what `Dataset` takes.
-
-    Raises:
-        DataError: If the files hold something that is no such data set.
-    """
-    try:
-        return Dataset(name=name, **arguments)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"data = {name!r}: the files do not hold it: {error}") from error
-
-
 def _require(is_right: bool, argument: str, rule: str, got: object) -> None:
     if not is_right:
         kind = TypeError if isinstance(got, torch.dtype) else ValueError
@@ -237,14 +194,13 @@ def _shown(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape[1:])} of {tensor.dtype}"
 
 
-def _check_range(argument: str, values: Tensor, count: int, reading: str) -> None:
-    """Refuse whole numbers out of range; of negative ones say how they are read."""
+def _check_range(argument: str, values: Tensor, count: int) -> None:
     broken = ((values < 0) | (values >= count)).nonzero()
     if len(broken) > 0:
-        value = int(values[tuple(broken[0])])
         raise ValueError(
-            f"Dataset({argument}=...) must be in 0..{count - 1}, got {value}, first in sample "
-            f"{int(broken[0, 0])}{f'; {reading}' if value < 0 else ''}"
+            f"Dataset({argument}=...) must be in 0..{count - 1}, got "
+            f"{int(values[tuple(broken[0])])}, first in sample {int(broken[0, 0])}; whole numbers "
+            "are read as classes or tokens, others must be floats"
         )
 
 
@@ -287,7 +243,7 @@ def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
         The numbers of the training samples and of the fraction set apart, each in rising order.
 
     Raises:
-        ValueError: If one of the two sets would be empty.
+        ConfigError: If one of the two sets would be empty.
 
     Example:
         >>> training, validation = split(10, 0.2, seed=0)
@@ -296,9 +252,9 @@ def split(count: int, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """
     held_out = round(count * fraction)
     if held_out in (0, count):
-        raise ValueError(
-            f"split(count={count}, fraction={fraction}): {held_out} of {count} samples set apart "
-            "leave one of the two sets empty"
+        raise ConfigError(
+            f"validation_fraction = {fraction}: {held_out} of {count} samples set apart leave one "
+            "of the two sets empty"
         )
     order = torch.randperm(count, generator=generator(seed, Purpose.SPLIT))
     return order[held_out:].sort().values, order[:held_out].sort().values

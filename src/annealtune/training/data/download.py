@@ -2,20 +2,18 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 from filelock import FileLock
+from rich.console import Console
+from rich.progress import Progress
 
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
-
-ShowBytes = Callable[[str, int, int], None]
-"""Called with a file's name, the bytes that are there and the bytes there will be."""
 
 CHUNK = 1 << 20
 TIMEOUT_SECONDS = 30
@@ -70,16 +68,15 @@ def not_found(data: str, looked_for: list[Path], size: int) -> DataError:
     )
 
 
-def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) -> Path:
+def fetch(file: PublishedFile, folder: Path) -> Path:
     """Download one file into a folder, unless it is there, and return its path.
 
-    What arrives is kept in ``NAME.part``; a later call continues from there if the server allows
-    it. Only a whole file with the right digest gets its name, in one atomic step. Processes that
-    want the same file wait for each other.
+    A terminal shows a bar. Only a whole file with the right digest gets its name, in one atomic
+    step; until then it is ``NAME.part``. Processes that want the same file wait for each other.
 
     Raises:
-        DataError: If the transfer fails or stops early (what arrived is kept), the digest is wrong
-            (what arrived is deleted), or the folder cannot be written.
+        DataError: If the transfer fails or stops early, the digest is wrong, or the folder cannot
+            be written.
     """
     target = folder / file.name
     part = folder / f"{file.name}.part"
@@ -87,51 +84,33 @@ def fetch(file: PublishedFile, folder: Path, progress: ShowBytes | None = None) 
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{file.name}.lock"):
             if not target.exists():
-                _transfer(file, part, progress)
-                _put_in_place(file, part, target)
+                file.check(_transfer(file, part), file.url, "run the same command again")
+                part.replace(target)
     except (OSError, HTTPException) as error:  # URLError and timeouts are OSErrors
         if isinstance(error, HTTPError):
             error.close()
         raise DataError(
-            f"downloading {file.url} to {target} failed: {in_one_line(error)}; run the "
-            "same command again to continue where it stopped"
+            f"downloading {file.url} to {target} failed: {in_one_line(error)}; run the same "
+            "command again"
         ) from error
     return target
 
 
-def _transfer(file: PublishedFile, part: Path, progress: ShowBytes | None) -> None:
-    there = part.stat().st_size if part.exists() else 0
-    if there >= file.size > 0:
-        return  # whole, or damaged: the digest decides
-    headers = {"Accept-Encoding": "identity"}
-    if there:
-        headers["Range"] = f"bytes={there}-"
-    with urlopen(Request(file.url, headers=headers), timeout=TIMEOUT_SECONDS) as response:
-        # A server may begin at the start all the same.
-        continues = response.headers.get("Content-Range", "").startswith(f"bytes {there}-")
-        with part.open("ab" if continues else "wb") as stream:
-            there = stream.tell()
-            # One byte more than published at most: too much is as wrong as too little.
-            while chunk := response.read(min(CHUNK, file.size + 1 - there)):
-                stream.write(chunk)
-                there += len(chunk)
-                if progress is not None:
-                    progress(file.name, there, file.size)
-            stream.flush()
-            os.fsync(stream.fileno())
-    if there < file.size:
-        raise DataError(
-            f"downloading {file.url} stopped after {there:,} of {file.size:,} bytes; run the same "
-            "command again to continue from there"
-        )
-
-
-def _put_in_place(file: PublishedFile, part: Path, target: Path) -> None:
-    with part.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    try:
-        file.check(found, file.url, "what arrived was deleted; run the same command again")
-    except DataError:
-        part.unlink()
-        raise
-    part.replace(target)
+def _transfer(file: PublishedFile, part: Path) -> str:
+    """Write what the server sends, a terminal watching; return its SHA-256."""
+    found, there = hashlib.sha256(), 0
+    console = Console(stderr=True)
+    with (
+        urlopen(file.url, timeout=TIMEOUT_SECONDS) as response,
+        part.open("wb") as stream,
+        Progress(console=console, disable=not console.is_terminal) as bars,
+    ):
+        bar = bars.add_task(file.name, total=file.size)
+        # One byte more than published at most: too much is as wrong as too little.
+        while chunk := response.read(min(CHUNK, file.size + 1 - there)):
+            there += stream.write(chunk)
+            found.update(chunk)
+            bars.update(bar, completed=there)
+        stream.flush()
+        os.fsync(stream.fileno())
+    return found.hexdigest()

@@ -1,9 +1,6 @@
 """A folder of pictures: ``DIR/train/CLASS/*.png`` and ``DIR/test/CLASS/*.png``."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,17 +10,12 @@ from PIL import Image
 from annealtune.errors import DataError
 from annealtune.training.factories import in_one_line
 
-from .dataset import Dataset, channel_statistics, from_files
+from .dataset import Dataset, channel_statistics
 
 _SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".webp")
 _FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
 _GREY = ("1", "L")
 _COLOUR = ("LA", "P", "RGB", "RGBA")
-
-
-class _Part(NamedTuple):
-    paths: list[Path]
-    labels: list[int]
 
 
 def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Dataset:
@@ -35,102 +27,78 @@ def load(data_dir: Path, *, image_size: tuple[int, int] | None = None) -> Datase
     Raises:
         DataError: If the folders are not as above, or a picture cannot be read or has another size.
     """
-    train, test, classes = _find(data_dir)
-    modes = {_mode(path) for path in (*train.paths, *test.paths)}
-    mode = "L" if modes <= set(_GREY) else "RGB"
-    size = image_size or _size(train.paths[0])
+    classes, others = _classes(data_dir / "train"), _classes(data_dir / "test")
+    if len(classes) < 2 or classes != others:
+        raise DataError(
+            f"data = 'image-folder': {data_dir}/train and {data_dir}/test must hold a folder for "
+            f"each of the same two or more classes, got {list(classes)} and {list(others)}; see "
+            "--data-dir"
+        )
+    train, test = (_find(data_dir / part, classes) for part in ("train", "test"))
+    pictures = {path: _open(path) for path in (*train, *test)}
+    mode = "L" if all(picture.mode in _GREY for picture in pictures.values()) else "RGB"
+    first = pictures[next(iter(train))]
+    size = image_size or (first.height, first.width)
+    if image_size is not None:
+        wanted = image_size[::-1]
+        for path, picture in pictures.items():
+            pictures[path] = picture.convert(mode).resize(wanted, Image.Resampling.BILINEAR)
     train_images, test_images = (
-        np.stack([_read(path, mode, size, resize=image_size is not None) for path in part.paths])
+        np.stack([_pixels(path, pictures[path].convert(mode), size) for path in part])
         for part in (train, test)
     )
     mean, std = channel_statistics(train_images)
-    return from_files(
+    return Dataset(
         name="image-folder",
         train_inputs=torch.from_numpy(train_images),
-        train_targets=torch.tensor(train.labels),
+        train_targets=torch.tensor(list(train.values())),
         test_inputs=torch.from_numpy(test_images),
-        test_targets=torch.tensor(test.labels),
+        test_targets=torch.tensor(list(test.values())),
         classes=classes,
         mean=mean,
         std=std,
     )
 
 
-def _find(data_dir: Path) -> tuple[_Part, _Part, tuple[str, ...]]:
-    train_dir, test_dir = data_dir / "train", data_dir / "test"
-    for folder in (train_dir, test_dir):
-        if not folder.is_dir():
-            raise DataError(f"data = 'image-folder': {folder} is not a folder; see --data-dir")
-    classes = _classes(train_dir)
-    if len(classes) < 2:
-        raise DataError(
-            f"data = 'image-folder': {train_dir} must hold one folder for each of two or more "
-            f"classes, got {list(classes)}"
-        )
-    if _classes(test_dir) != classes:
-        raise DataError(
-            f"data = 'image-folder': {test_dir} must hold the same classes as {train_dir}, "
-            f"{list(classes)}, got {list(_classes(test_dir))}"
-        )
-    return _list(train_dir, classes), _list(test_dir, classes), classes
-
-
 def _classes(folder: Path) -> tuple[str, ...]:
+    if not folder.is_dir():
+        return ()
     return tuple(sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != "."))
 
 
-def _list(folder: Path, classes: tuple[str, ...]) -> _Part:
-    part = _Part([], [])
+def _find(folder: Path, classes: tuple[str, ...]) -> dict[Path, int]:
+    """Return the pictures of a part, each with its label."""
+    found: dict[Path, int] = {}
     for label, name in enumerate(classes):
         pictures = sorted(p for p in (folder / name).iterdir() if p.suffix.lower() in _SUFFIXES)
         if not pictures:
             raise DataError(
                 f"data = 'image-folder': {folder / name} holds no picture ({', '.join(_SUFFIXES)})"
             )
-        part.paths.extend(pictures)
-        part.labels.extend([label] * len(pictures))
-    return part
-
-
-def _mode(path: Path) -> str:
-    with _open(path) as picture:
-        if picture.mode not in _GREY + _COLOUR:
-            raise DataError(
-                f"{path} has the pixel type {picture.mode}; must be one of "
-                f"{', '.join(_GREY + _COLOUR)}, 8 bits a channel"
-            )
-        return picture.mode
-
-
-def _size(path: Path) -> tuple[int, int]:
-    with _open(path) as picture:
-        return picture.height, picture.width
-
-
-def _read(path: Path, mode: str, size: tuple[int, int], *, resize: bool) -> NDArray[np.uint8]:
-    """Return a picture as (channels, height, width)."""
-    height, width = size
-    with _open(path) as picture, _explained(path):
-        pixels = picture.convert(mode)
-        if resize:
-            pixels = pixels.resize((width, height), Image.Resampling.BILINEAR)
-    if (pixels.height, pixels.width) != size:
-        raise DataError(
-            f"{path} is {pixels.height}x{pixels.width}, but the first picture is {height}x{width}; "
-            "give one size to resize all of them to with the key image_size"
-        )
-    return np.asarray(pixels, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)
+        found |= dict.fromkeys(pictures, label)
+    return found
 
 
 def _open(path: Path) -> Image.Image:
-    with _explained(path):
-        return Image.open(path, formats=_FORMATS)
-
-
-@contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Turn whatever a decoder makes of a damaged file into an error of ours."""
     try:
-        yield
-    except Exception as error:
+        with Image.open(path, formats=_FORMATS) as picture:
+            picture.load()
+    except Exception as error:  # whatever a decoder makes of a damaged file
         raise DataError(f"{path} cannot be read as a picture: {in_one_line(error)}") from error
+    if picture.mode not in _GREY + _COLOUR:
+        raise DataError(
+            f"{path} has the pixel type {picture.mode}; must be one of "
+            f"{', '.join(_GREY + _COLOUR)}, 8 bits a channel"
+        )
+    return picture
+
+
+def _pixels(path: Path, picture: Image.Image, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Return a picture as (channels, height, width)."""
+    height, width = size
+    if (picture.height, picture.width) != size:
+        raise DataError(
+            f"{path} is {picture.height}x{picture.width}, but the first picture is "
+            f"{height}x{width}; give one size to resize all of them to with the key image_size"
+        )
+    return np.asarray(picture, dtype=np.uint8).reshape(height, width, -1).transpose(2, 0, 1)

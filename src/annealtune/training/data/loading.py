@@ -1,25 +1,15 @@
 """From a name to a data set in memory."""
 
-import os
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from annealtune.errors import ConfigError, DataError
 from annealtune.training.config.names import check_data
-from annealtune.training.factories import (
-    asked_for,
-    import_factory,
-    in_one_line,
-    is_factory,
-)
+from annealtune.training.factories import call_factory, is_factory
 
 from .dataset import Dataset
-from .download import ShowBytes
 from .own import as_dataset
-
-DIRECTORY_VARIABLE = "ANNEALTUNE_DATA"
 
 
 def load(
@@ -28,7 +18,6 @@ def load(
     data_dir: Path | None = None,
     download: bool = False,
     image_size: tuple[int, int] | None = None,
-    progress: ShowBytes | None = None,
 ) -> Dataset:
     """Load a data set by name.
 
@@ -36,11 +25,9 @@ def load(
         name: ``digits``, ``fashion-mnist``, ``cifar10``, ``image-folder`` or
             ``package.module:factory``: a callable that returns what `as_dataset` takes, and
             may take ``data_dir`` by keyword.
-        data_dir: Where the data is, or is downloaded to. By default the environment
-            variable ``ANNEALTUNE_DATA``, else ``data`` in the working directory.
+        data_dir: Where the data is, or is downloaded to; by default ``data``.
         download: Fetch what is missing from the official address.
         image_size: Height and width to resize the pictures of an ``image-folder`` to.
-        progress: Called while a file is fetched, see `annealtune.training.progress.download_bar`.
 
     Raises:
         ConfigError: For an unknown name, or a key that this data set has no use for.
@@ -53,12 +40,10 @@ def load(
     check_data(name)
     if image_size is not None and name != "image-folder":
         raise ConfigError(f"image_size = {image_size}: only image-folder is resized, not {name}")
-    if image_size is not None and min(image_size) < 1:
-        raise ConfigError(f"image_size = {image_size}: height and width must be positive")
     if download and name not in ("cifar10", "fashion-mnist", "digits"):
         raise ConfigError(f"download: there is no address to download {name!r} from")
     if is_factory(name):
-        return _from_factory(name, data_dir)
+        return as_dataset(name, call_factory("data", name, {"data_dir": data_dir}, DataError))
     # Imported here: each needs packages that the others do not.
     if name == "digits":
         return digits()
@@ -70,10 +55,10 @@ def load(
         return image_folder.load(data_dir, image_size=image_size)
     from . import cifar10, fashion_mnist
 
-    directory = data_dir or default_directory()
+    directory = data_dir or Path("data")
     if name == "cifar10":
-        return cifar10.load(directory, download=download, progress=progress)
-    return fashion_mnist.load(directory, download=download, progress=progress)
+        return cifar10.load(directory, download=download)
+    return fashion_mnist.load(directory, download=download)
 
 
 def digits() -> Dataset:
@@ -103,22 +88,3 @@ def digits() -> Dataset:
         std=(0.3761,),
         scale=16.0,
     )
-
-
-def default_directory() -> Path:
-    """Return where data is looked for by default."""
-    return Path(os.environ.get(DIRECTORY_VARIABLE) or "data")
-
-
-def _from_factory(name: str, data_dir: Path | None) -> Dataset:
-    factory = import_factory("data", name)
-    arguments: dict[str, Any] = {}
-    try:
-        arguments = asked_for(factory, {"data_dir": data_dir})
-        returned = factory(**arguments)
-    except Exception as error:  # the factory is the user's: whatever it raises, say where
-        call = f"data_dir={data_dir}" if arguments else "no arguments"
-        raise DataError(
-            f"data = {name!r}: calling it with {call} failed: {in_one_line(error)}"
-        ) from error
-    return as_dataset(name, returned)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 from torch.amp import GradScaler
 
 from annealtune.annealing.race import RaceInfo
@@ -58,6 +59,12 @@ class CountedMinibatch:
         _, outputs, targets = self.parts()
         return error(outputs, targets) * self._weight
 
+    def finite_error(self) -> float:
+        """Return the same as a number, or the loss if that is not finite: an error hides it."""
+        loss, outputs, targets = self.forward()
+        value = loss.item()
+        return error(outputs, targets).item() if math.isfinite(value) else value
+
     def parts(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return the training loss with the outputs and targets that it is made of."""
         loss, outputs, targets = self.forward()
@@ -76,19 +83,6 @@ class CountedMinibatch:
         if loss.requires_grad:
             loss.register_hook(self._count_backward)
         return loss, outputs, self.samples.targets
-
-    @contextmanager
-    def counting(self, model: nn.Module) -> Iterator[None]:
-        """Count the forwards that somebody else makes."""
-
-        def count(*_: Any) -> None:
-            self.forwards += 1
-
-        hook = model.register_forward_pre_hook(count)
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def _count_backward(self, _: Tensor) -> None:
         self.backwards += 1

@@ -15,7 +15,7 @@ from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StochasticSA
 from annealtune.training.config import RunConfig, blocks
 from annealtune.training.factories import import_factory, in_one_line, is_factory
 
-from .annealed import Criterion, GradientFree, Tuned
+from .annealed import GradientFree, Tuned
 from .method import Method
 from .plain import build_plain
 from .self_tuned import build_self_tuned
@@ -74,7 +74,7 @@ def _tuned(
     else:
         preset = options.preset if isinstance(options, blocks.SgdSaOptions) else None
         tuner = SGDSA(model, preset=preset, batch_size=config.batch_size, **arguments)
-    return Tuned(tuner, Criterion(config.method, on, model), scaler)
+    return Tuned(tuner, on, scaler)
 
 
 def _stochastic_sa(config: RunConfig, options: blocks.SsaOptions, model: nn.Module) -> StochasticSA:

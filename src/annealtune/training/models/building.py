@@ -8,12 +8,7 @@ from torch import Tensor, nn
 
 from annealtune.errors import ConfigError
 from annealtune.training.config.names import ARCHITECTURES, parse
-from annealtune.training.factories import (
-    asked_for,
-    import_factory,
-    in_one_line,
-    is_factory,
-)
+from annealtune.training.factories import call_factory, in_one_line, is_factory
 from annealtune.training.task import Task
 
 from .nets import MLP, VGG16, ResNet34, SmallCNN
@@ -70,9 +65,8 @@ def _padded_shape(name: str, task: Task, pad: int | None) -> tuple[int, ...]:
     if architecture and min(height, width) < architecture.smallest_side:
         smallest = architecture.smallest_side
         raise ConfigError(
-            f"model = {name!r} needs images of at least {smallest}x{smallest} "
-            f"({architecture.because}), got {height}x{width}; set pad = {smallest} or take "
-            "another model"
+            f"model = {name!r} needs images of at least {smallest}x{smallest}, got "
+            f"{height}x{width}; set pad = {smallest} or take another model"
         )
     return task.input_shape[0], height, width
 
@@ -82,14 +76,11 @@ def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
     if architecture == "mlp" and task.input_type != "int64":
         return MLP(input_shape=input_shape, output_shape=task.output_shape, divisor=divisor)
     if not task.is_image or len(task.output_shape) != 1:
-        others = "" if task.input_type == "int64" or architecture == "mlp" else "mlp or "
-        what = "tokens" if task.input_type == "int64" else "samples"
-        floats = ", or make numbers that are no tokens floats with .float()"
         raise ConfigError(
             f"model = {name!r}: is made for {'numbers' if architecture == 'mlp' else 'images'}, "
-            f"got {what} of shape {task.input_shape} and outputs of shape {task.output_shape}; "
-            f"take --model {others}your own package.module:factory"
-            f"{floats if architecture == 'mlp' else ''}"
+            f"got {task.input_type} samples of shape {task.input_shape} and outputs of shape "
+            f"{task.output_shape}; mlp takes all numbers that are no tokens, "
+            "package.module:factory anything"
         )
     channels, height, width = input_shape
     arguments: dict[str, Any] = {
@@ -105,16 +96,7 @@ def _built_in(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
 
 
 def _from_factory(name: str, task: Task, input_shape: tuple[int, ...]) -> nn.Module:
-    factory = import_factory("model", name)
-    told = task.told(input_shape)
-    try:
-        net = factory(**asked_for(factory, told))
-    except Exception as error:  # the factory is the user's: whatever it raises, say where
-        known = ", ".join(f"{key}={value}" for key, value in told.items())
-        raise ConfigError(
-            f"model = {name!r}: calling it with what it takes of {known} failed: "
-            f"{in_one_line(error)}"
-        ) from error
+    net = call_factory("model", name, task.told(input_shape))
     if not isinstance(net, nn.Module):
         raise ConfigError(
             f"model = {name!r}: must return a torch.nn.Module, got {type(net).__name__}"
@@ -153,4 +135,7 @@ def _check_output(name: str, net: nn.Module, task: Task) -> None:
             module.training = training
     found = tuple(outputs.shape) if isinstance(outputs, Tensor) else type(outputs).__name__
     if not (isinstance(found, tuple) and found[:1] == (2,) and task.accepts(found)):
-        raise ConfigError(f"model = {name!r}: two {what} must give {task.rule(2)}, got {found}")
+        raise ConfigError(
+            f"model = {name!r}: two {what} must give outputs of shape {(2, *task.output_shape)}, "
+            f"got {found}"
+        )

@@ -29,6 +29,7 @@ class Checkpoints:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._current = ""  # the file that was saved or loaded last
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a checkpoint, then remove those before the last two.
@@ -47,10 +48,23 @@ class Checkpoints:
         with explained(self.directory):
             self.directory.mkdir(exist_ok=True)
             write_atomically(self.directory / name, content)
-            # Those of later steps are damaged and were skipped; of this step this one is newer.
-            before = [each for each in self._names() if _step(each) < step]
-            for other in set(self._names()) - {name, *before[: KEPT - 1]}:
-                (self.directory / other).unlink()
+        self._current = name
+        self.tidy()
+
+    def tidy(self) -> None:
+        """Remove all but the one that was saved or loaded last and the one before it.
+
+        Those of later steps are damaged and were skipped. A disk that refused this at the end of a
+        run is asked again when the run goes on.
+
+        Raises:
+            RunError: if the disk refuses.
+        """
+        names = self._names()
+        before = [name for name in names if _step(name) < _step(self._current)]
+        with explained(self.directory):
+            for name in set(names) - {self._current, *before[: KEPT - 1]}:
+                (self.directory / name).unlink()
 
     def load(
         self, warn: Callable[[str], None], check: Callable[[dict[str, Any]], None]
@@ -75,6 +89,7 @@ class Checkpoints:
                 continue
             for fault in damages:
                 warn(f"{fault}; continuing from step {_step(name)}")
+            self._current = name
             return state
         if names != self._names():  # a run that goes on has replaced them meanwhile
             return self.load(warn, check)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import tomllib
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from .files import (
     digest,
     explained,
     finite,
-    locked,
     read_json,
     replacing,
     scratch_of,
@@ -73,22 +71,13 @@ class RunDirectory:
         Raises:
             ConfigError: if there is a run, or what is left of one.
         """
-        if self.has_begun:
-            raise ConfigError(
-                f"{self.path}: holds a run already; continue it with --resume or choose another "
-                "--out"
-            )
-        written = (self.metrics.path, self.best_weights, self.result_file)
-        found = [path.name for path in (*written, self.checkpoints.directory) if path.exists()]
+        written = (CONFIG_FILE, seal.METRICS, seal.WEIGHTS, seal.RESULT_FILE, seal.CHECKPOINTS)
+        found = [name for name in written if (self.path / name).exists()]
         if found:
             raise ConfigError(
-                f"{self.path}: holds {', '.join(found)} of a run, but no config.toml; choose "
-                "another --out"
+                f"{self.path}: holds a run already, or a part of one ({', '.join(found)}); "
+                "continue it with --resume or choose another --out"
             )
-
-    def locked(self) -> AbstractContextManager[None]:
-        """Hold the directory while the context lasts; see `files.locked`."""
-        return locked(self.path)
 
     # --- Config and task ---
 
@@ -116,11 +105,6 @@ class RunDirectory:
                 "another --out, or leave these keys as they are"
             )
 
-    def environment(self) -> dict[str, Any]:
-        """Return what the run was begun with: versions, machine, command."""
-        text = self._config_text or self.config_file.read_text(encoding="utf-8")
-        return dict(tomllib.loads(text).get(ENVIRONMENT, {}))
-
     def task(self) -> Task:
         """Return what the run learns.
 
@@ -129,7 +113,7 @@ class RunDirectory:
         """
         try:
             return Task.from_dict(read_json(self.task_file))
-        except (TypeError, ValueError) as error:
+        except TypeError as error:
             raise RunError(f"{self.task_file}: does not describe a task: {error}") from None
 
     # --- Going on ---
@@ -158,8 +142,23 @@ class RunDirectory:
             self._config_text = state["config"]
         return state
 
-    def go_on(self, state: dict[str, Any] | None) -> bool:
-        """Forget what was recorded after a state; tell whether its best weights are there.
+    def begin(
+        self,
+        state: Mapping[str, Any] | None,
+        config: RunConfig,
+        environment: Mapping[str, Any],
+        task: Task,
+    ) -> bool:
+        """Write what a run begins with, or forget what was recorded after a state of it.
+
+        Args:
+            state: of the run, None at the start.
+            config: of the run; free keys may have changed.
+            environment: what a new run is begun with: versions, machine, command.
+            task: what is learnt.
+
+        Returns:
+            Whether the best weights of the state are there.
 
         Raises:
             RunError: if the disk refuses.
@@ -167,25 +166,21 @@ class RunDirectory:
         for records in (self.metrics, self.moves):
             records.cut(0 if state is None else state["records"][records.path.name][0])
         self._remove_scratch()
+        if state is not None:
+            self.checkpoints.tidy()
         self.best = None if state is None else state["best"]
-        if self.best is None:
-            return False
-        is_there = bool(digest(self.best_weights)[1] == self.best["sha256"])
-        if is_there:  # a kill leaves the old facts beside the new weights for a moment
+        is_there = self.best is not None and digest(self.best_weights) == self.best["sha256"]
+        if self.best is not None and is_there:
+            # A kill leaves the old facts beside the new weights for a moment.
             write_json(self.best_file, self.best)
-        return is_there
-
-    def begin(self, config_text: str, task: Task) -> None:
-        """Write what a run begins with, or note a changed config of one that goes on.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        if not self.has_begun or self.config_file.read_text(encoding="utf-8") != config_text:
-            write_atomically(self.config_file, config_text.encode())
+        if self.has_begun:
+            text = self._config_text or self.config_file.read_text(encoding="utf-8")
+            environment = tomllib.loads(text).get(ENVIRONMENT, {})
+        self._config_text = config.to_toml(environment)
+        write_atomically(self.config_file, self._config_text.encode())
         if not self.task_file.exists():
             write_json(self.task_file, task.to_dict())
-        self._config_text = config_text
+        return is_there
 
     def check_data(self, task: Task, digest: str = "") -> None:
         """Check that the data is what the run was trained on.
@@ -197,20 +192,12 @@ class RunDirectory:
         Raises:
             DataError: if it is something else.
         """
-        ours = self.task().to_dict() if self.task_file.exists() else {}
-        ours["digest"] = digest or ours.get("digest", "")
-        theirs = task.to_dict()
-        differing = [
-            f"{key} {theirs[key]} (the run has {ours[key]})"
-            for key in ours
-            if ours[key] != theirs[key] and (key != "digest" or ours[key])
-        ]
-        if differing:
+        known = self.task() if self.task_file.exists() else task
+        if known != task or digest not in ("", task.digest):
             raise DataError(
-                f"{self.path}: the data is not what the run was trained on: "
-                f"{'; '.join(differing)}. Put it back as it was, or start again in another "
-                "directory; a factory that splits or shuffles at random needs a fixed seed, such "
-                "as train_test_split(..., random_state=0)"
+                f"{self.path}: the data is not what the run was trained on. Put it back as it was, "
+                "or start again in another directory; a factory that splits or shuffles at random "
+                "needs a fixed seed, such as train_test_split(..., random_state=0)"
             )
 
     def _remove_scratch(self) -> None:
@@ -250,7 +237,7 @@ class RunDirectory:
                 safetensors.torch.save_model(model, str(scratch))
             except safetensors.SafetensorError as error:  # the disk's words as text alone
                 raise OSError(str(error)) from error
-            self.best = finite({**facts, "sha256": digest(scratch)[1]})
+            self.best = finite({**facts, "sha256": digest(scratch)})
         write_json(self.best_file, self.best or {})
 
     def save(self, step: int, state: dict[str, Any]) -> None:
@@ -263,14 +250,6 @@ class RunDirectory:
         more = {"config": self._config_text, "records": records, "best": self.best}
         self.checkpoints.save(step, {**state, **more})
 
-    def finish(self, result: dict[str, Any]) -> None:
-        """Write the result of the run, and before it the seal over everything.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        seal.seal_run(self.path, result)
-
     def load_best(self, model: nn.Module) -> dict[str, Any]:
         """Load the best weights into a model and return what is known of them.
 
@@ -281,7 +260,7 @@ class RunDirectory:
             raise RunError(f"{self.path}: has no best weights yet: its first epoch has not ended")
         for _ in range(10):
             facts = read_json(self.best_file)
-            if digest(self.best_weights)[1] == facts.get("sha256"):
+            if digest(self.best_weights) == facts.get("sha256"):
                 break
             time.sleep(0.02)  # a run that goes on may be about to write the new facts
         else:

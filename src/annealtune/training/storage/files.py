@@ -24,7 +24,6 @@ import annealtune
 from annealtune.errors import RunError
 
 LOCK = ".lock"
-_BLOCK = 1 << 20
 
 
 class DamageError(Exception):
@@ -167,11 +166,9 @@ class RecordFile:
             DamageError: if it is not.
             RunError: if it cannot be read.
         """
-        found = digest(self.path, written[0])
-        if found[0] < written[0]:
-            raise DamageError(f"{self.path.name} was cut: {found[0]} of {written[0]} bytes")
-        if found != written:
-            raise DamageError(f"{self.path.name} is damaged within its first {written[0]} bytes")
+        size, sha256 = written
+        if digest(self.path, size) != sha256:
+            raise DamageError(f"{self.path.name} is cut or damaged within its first {size} bytes")
 
     def cut(self, size: int) -> None:
         """Take away what was written after a checkpoint, and go on from there."""
@@ -201,24 +198,21 @@ class RecordFile:
             ) from None
 
 
-def digest(path: Path, size: int | None = None) -> list[Any]:
-    """Return length and SHA-256 of a file, or of its first bytes; one that is missing is empty.
+def digest(path: Path, size: int | None = None) -> str:
+    """Return the SHA-256 of a file, or of its first bytes; one that is missing is empty.
 
     Raises:
         RunError: if it cannot be read.
     """
-    found = hashlib.sha256()
-    length = 0
     try:
         with path.open("rb") as file:
-            while block := file.read(_BLOCK if size is None else min(_BLOCK, size - length)):
-                found.update(block)
-                length += len(block)
+            if size is None:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.sha256(file.read(size)).hexdigest()
     except FileNotFoundError:
-        pass
+        return hashlib.sha256().hexdigest()
     except OSError as error:
         raise unreadable(path, error) from error
-    return [length, found.hexdigest()]
 
 
 def unreadable(path: Path, error: OSError) -> RunError:
