@@ -16,7 +16,7 @@ import torch
 
 from annealtune import cli
 from annealtune.studies.records import read_study
-from annealtune.studies.reproduction import FORWARDS, REPRODUCTIONS
+from annealtune.studies.reproduction import REPRODUCTIONS
 
 SOURCE = Path(__file__).parents[2] / "src"
 TWO_METHODS = ["--methods", "sgd-sa,scheduled-sgd"]
@@ -232,7 +232,7 @@ def finished(kept, program, tiny, place):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--out", "study/runs/sgd-seed0"], "study/runs/sgd-seed0: is a run directory"),
+        (["--out", "study/runs/sgd-seed0"], " and is not a study"),
         (["--out", "."], " and is not a study"),
         (["--out", "tiny.toml"], "tiny.toml: is not a directory"),
         (["--out", "study", "--epochs", "4"], "epochs = 4 (was 3)"),
@@ -284,34 +284,29 @@ def test_reproduce_runs_the_studies_of_a_figure_and_finds_them_again(program, pl
     assert (again.code, again.err) == (0, "0 of 4 runs to do\n0 of 2 runs to do\n")
 
 
-def test_the_estimates_count_what_a_step_really_does(program, tiny, place):
-    own = {"ssa-paper-text": ("ssa", "paper-text"), "ssa-paper-code": ("ssa", "paper-code")}
-    with (place / tiny).open("a") as file:
-        for label, (method, preset) in own.items():
-            file.write(f'[methods.{label}]\nmethod = "{method}"\npreset = "{preset}"\n')
-    exact = [method for method in FORWARDS if not method.startswith("self-tuned")]  # no races
-    words = ["study", tiny, "--methods", ",".join(exact), "--seeds", "0", "--epochs", "1"]
+def test_what_a_step_costs(program, tiny, place):
+    """In forwards of the minibatch; a backward counts as two."""
+    cost = {"sgd": 3, "scheduled-sgd": 3, "sgd-sa-paper-text": 4, "sgd-sa-paper-code": 5, "ssa": 3}
+    words = ["study", tiny, "--methods", ",".join(cost), "--seeds", "0", "--epochs", "1"]
     done = program(*words, "--out", "study")
     assert done.code == 0, done.err
     for run in read_study(place / "study").runs:
         counted = run.result["forwards"] + 2 * run.result["backwards"]
-        assert counted == FORWARDS[run.method] * run.result["steps"], run.method
+        assert counted == cost[run.method] * run.result["steps"], run.method
 
 
 def test_without_a_name_all_are_listed(usage):
-    code, printed = usage("reproduce", "--jobs", "2")
+    code, printed = usage("reproduce")
     assert code == 0
     for name in REPRODUCTIONS:
         assert f"{name}: " in printed.out
-    assert "2 cores" in printed.out
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
         (["table-1", "--size", "huge"], "size = 'huge'"),
-        (["table-1", "--size", "paper"], "120 runs take about 7 days"),
-        (["table-1", "--size", "paper", "--set", "epochs=10"], "120 runs take about 15.8 hours"),
+        (["table-1", "--size", "paper"], "120 runs take days"),
         (["tabel-1"], "did you mean 'table-1'"),
     ],
 )

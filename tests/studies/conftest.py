@@ -13,6 +13,7 @@ import tomli_w
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import FORMAT, Study, read_study, run_path, sealed_toml
+from annealtune.training.stopping import StopRequest
 
 RATES = (0.9, 0.5, 0.1)
 FAKE_PROGRAM = (sys.executable, "-S", "-E", str(Path(__file__).with_name("fake_program.py")))
@@ -42,7 +43,6 @@ def write_study(
             {"label": label, "config": experiment | {"method": kinds.get(label, label)}}
             for label in runs
         ],
-        "experiment": experiment,
         "environment": {"annealtune": "0.1.0", "python": "3.11.7", "machine": "x86_64"},
     } | facts
     path.mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,6 @@ class Recorder:
     def __init__(self):
         self.events = []
         self.shown = []
-        self.on_refresh = lambda: None
 
     def downloading(self):
         return contextlib.nullcontext()
@@ -242,11 +241,8 @@ class Recorder:
         self.shown.append((len(tasks), done))
         yield
 
-    def happened(self, event):
-        self.events.append((event.kind, event.task.name, event.detail))
-
-    def refresh(self):
-        self.on_refresh()
+    def happened(self, kind, task, detail):
+        self.events.append((kind, task.name, detail))
 
     def names(self, kind):
         return [name for happened, name, _ in self.events if happened == kind]
@@ -255,6 +251,22 @@ class Recorder:
 @pytest.fixture
 def recorder():
     return Recorder()
+
+
+class Watcher(StopRequest):
+    """Does something whenever an engine looks whether to stop; what that returns is the signal."""
+
+    def __init__(self, look):
+        self.look = look
+
+    @property
+    def signal_number(self):
+        return self.look()
+
+
+@pytest.fixture(scope="session")
+def watcher():
+    return Watcher
 
 
 @pytest.fixture(scope="session")

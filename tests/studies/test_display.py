@@ -6,10 +6,8 @@ import json
 import pytest
 from rich.console import Console
 
-from annealtune.studies.display import Display, last_record
-from annealtune.studies.engines import Event
+from annealtune.studies.display import Display
 from annealtune.studies.plan import make_plan
-from annealtune.studies.run import tasks_of
 
 LINE = {"epoch": 2, "train_loss": 0.5, "validation_accuracy": 0.9, "temperature": None}
 
@@ -17,7 +15,7 @@ LINE = {"epoch": 2, "train_loss": 0.5, "validation_accuracy": 0.9, "temperature"
 @pytest.fixture
 def tasks(tmp_path):
     plan = make_plan({"epochs": 4}, name="x", methods=["sgd", "adamw"], seeds=[0])
-    tasks = tasks_of(plan, tmp_path)
+    tasks = plan.tasks(tmp_path)
     for task in tasks:
         task.path.mkdir(parents=True)
         (task.path / "metrics.jsonl").write_text(json.dumps(LINE) + "\n")
@@ -29,7 +27,7 @@ def shown(tasks, events):
     display = Display(Console(file=text, width=120))
     with display.showing(tasks, 0):
         for kind, number, detail in events:
-            display.happened(Event(kind, tasks[number], detail))
+            display.happened(kind, tasks[number], detail)
     return text.getvalue()
 
 
@@ -54,18 +52,3 @@ def test_lines(tasks):
         "[1/2] finished adamw seed 0: loss 0.5000  accuracy 90.00%  (0 s)",
         "[2/2] failed sgd seed 0: a [/b] <reason>",
     ]
-
-
-@pytest.mark.parametrize(
-    ("content", "record"),
-    [
-        (None, {}),
-        (b'{"epoch": 1}\n{"epo', {"epoch": 1}),
-        (b"\xff\n", {}),
-        (b'{"epoch": 1, "name": "x", "loss": null}\n', {"epoch": 1}),
-    ],
-)
-def test_the_last_record_of_whatever_is_there(content, record, tmp_path):
-    if content is not None:
-        (tmp_path / "metrics.jsonl").write_bytes(content)
-    assert last_record(tmp_path) == record

@@ -40,20 +40,17 @@ def test_the_documented_place_leads_to_the_shipped_files():
     assert (ROOT / "experiments").resolve() == EXPERIMENTS
 
 
-def planned(part, size, *assignments, seeds=None):
+def planned(part, size):
     values = values_of(part.file)
-    for assignment in (*part.assignments(size), *assignments):
+    for assignment in part.assignments(size):
         assign(values, assignment)
-    seeds = parse_seeds(part.seeds[size] if seeds is None else seeds)
+    seeds = parse_seeds(part.seeds[size])
     return make_plan(values, name="x", methods=part.methods, seeds=seeds, vary=part.vary)
 
 
 @pytest.mark.parametrize(("part", "size"), PARTS)
-def test_every_part_can_be_planned_and_costed(part, size):
-    plan = planned(part, size)
-    assert plan.methods == part.methods
-    assert 0 < part.hours(plan, size, 2) < 24 * 30
-    assert size == "paper" or part.hours(plan, size, 1) == 2 * part.hours(plan, size, 2)
+def test_every_part_can_be_planned(part, size):
+    assert tuple(planned(part, size).configs) == part.methods
 
 
 def test_figures_share_the_runs_of_the_table():
@@ -85,22 +82,6 @@ def test_the_paper_s_two_readings_of_figure_1():
     assert configs["sgd"].sgd.lr == 0.001
 
 
-def test_the_small_size_takes_minutes():
-    for each in REPRODUCTIONS.values():
-        plans = [planned(part, "small") for part in each.parts]
-        assert each.hours(plans, "small", 1) < 0.25
-
-
-def test_the_estimate_follows_what_is_set():
-    part = REPRODUCTIONS["table-1"].parts[0]
-    whole = part.hours(planned(part, "regime"), "regime", 1)
-    assert part.hours(planned(part, "regime", "epochs=10"), "regime", 1) == pytest.approx(
-        whole / 10
-    )
-    assert part.hours(planned(part, "regime", seeds="0"), "regime", 1) == pytest.approx(whole / 3)
-    assert part.hours(planned(part, "regime", "train_size=5000"), "regime", 1) < whole / 2
-
-
 @pytest.mark.parametrize("name", ["paper-cifar10-vgg16", "paper-cifar10-resnet34"])
 def test_the_paper_s_own_settings(name):
     values = values_of(name)
@@ -111,7 +92,7 @@ def test_the_paper_s_own_settings(name):
 def test_the_demo_says_itself_what_is_studied():
     for name in ("demo", "demo-siren"):
         planned = make_plan(values_of(name), name=name)
-        tuned, *fixed = planned.methods
+        tuned, *fixed = planned.configs
         assert tuned == "self-tuned"
         rates = {
             config.adamw.lr: config.adamw for m, config in planned.configs.items() if m != tuned

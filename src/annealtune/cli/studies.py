@@ -15,7 +15,7 @@ from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.plan import VARIED, Plan, make_plan, parse_seeds
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import (
     REPRODUCTIONS,
@@ -116,7 +116,7 @@ def study(
         read_values(file, flags, set_),
         name=name,
         command=_typed_command(),
-        methods=None if methods is None else parse_methods(methods),
+        methods=None if methods is None else [name.strip() for name in methods.split(",")],
         seeds=None if seeds is None else parse_seeds(seeds),
         vary=vary,
         source=str(file or "flags"),
@@ -181,7 +181,7 @@ def reproduce(
     if size not in SIZES:
         raise unknown_name("size", size, SIZES)
     if name is None:
-        _list_reproductions(jobs or cores())
+        _list_reproductions()
         return
     if name not in REPRODUCTIONS:
         raise unknown_name("reproduce", name, REPRODUCTIONS)
@@ -190,11 +190,10 @@ def reproduce(
     flags = {key: value for key, value in given.items() if value}
     jobs = jobs or (1 if size == "paper" else cores())
     plans = _plan_parts(chosen, size, flags, set_, seeds)
-    runs = sum(len(plan.runs()) for plan in plans)
-    duration = _duration(chosen.hours(plans, size, jobs))
-    typer.echo(f"{name}: {chosen.shows}; {runs} runs, about {duration}")
+    runs = sum(len(plan.tasks(out)) for plan in plans)
+    typer.echo(f"{name}: {chosen.shows}; {runs} runs")
     if size == "paper":
-        _check_means(f"{runs} runs take about {duration}", yes, device)
+        _check_means(runs, yes, device)
     failures = []
     with stop_on_signals() as stop:
         display = Display(Console(stderr=True))
@@ -224,7 +223,7 @@ def _share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine
     # One job for each core, or one in all where a GPU does the work; torch is not asked.
     has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
     on_cpu = config.device == "cpu" or (config.device == "auto" and not has_gpu)
-    jobs = min(jobs or (cores() if on_cpu else 1), len(plan.runs()))
+    jobs = min(jobs or (cores() if on_cpu else 1), len(plan.tasks(path)))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
     return plan.with_threads(threads), LocalEngine(jobs)
 
@@ -273,11 +272,11 @@ def _plan_parts(
     ]
 
 
-def _check_means(cost: str, yes: bool, device: str | None) -> None:
+def _check_means(runs: int, yes: bool, device: str | None) -> None:
     """Refuse to start what takes days, unless it is meant and there is a GPU for it."""
     problem = ""
     if not yes:
-        problem = f"{cost} on one GPU like the paper's; start them with --yes"
+        problem = f"{runs} runs take days on one GPU; start them with --yes"
     elif device is None:
         from annealtune.training.runs import best_device
 
@@ -287,20 +286,12 @@ def _check_means(cost: str, yes: bool, device: str | None) -> None:
         raise ConfigError(f"size = 'paper': {problem}, or use --size regime")
 
 
-def _list_reproductions(jobs: int) -> None:
-    """Print what there is to reproduce and how long it takes."""
+def _list_reproductions() -> None:
+    """Print what there is to reproduce and of how many runs it is made."""
     for name, each in REPRODUCTIONS.items():
         typer.echo(f"{name}: {each.shows}")
         for size in SIZES:
             plans = _plan_parts(each, size, {}, None, None)
-            runs = sum(len(plan.runs()) for plan in plans)
-            hours = each.hours(plans, size, 1 if size == "paper" else jobs)
-            typer.echo(f"  {size:<6} {runs:4} runs, about {_duration(hours)}")
-    typer.echo(f"\nEstimates are for {jobs} cores, those of paper for one GPU.")
-    typer.echo("Figures of the same net share their runs with table-1.")
-
-
-def _duration(hours: float) -> str:
-    if hours < 1:
-        return f"{max(1, round(hours * 60))} min"
-    return f"{hours:.1f} hours" if hours < 48 else f"{hours / 24:.0f} days"
+            runs = sum(len(plan.configs) * len(plan.seeds) for plan in plans)
+            typer.echo(f"  {size:<6} {runs:4} runs")
+    typer.echo("\nFigures of the same net share their runs with table-1.")

@@ -18,9 +18,11 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.studies.records import FAILURE_FILE, run_path
 from annealtune.training.config import (
     DEFAULT_METHOD,
     STUDY_TABLES,
@@ -29,6 +31,7 @@ from annealtune.training.config import (
     from_values,
 )
 from annealtune.training.config.blocks import AnnealingOptions
+from annealtune.training.storage.seal import METRICS, RESULT_FILE
 
 VARIED = ("seed", "init_seed", "data_seed", "decision_seed")
 DEFAULT_SEEDS = "0-9"  # as many as in the paper
@@ -45,12 +48,41 @@ _OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
-class PlannedRun(NamedTuple):
-    """One run of a plan: the label of its method, its seed and its whole config."""
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One run that is to be brought to its end.
+
+    Attributes:
+        method: the label of its method.
+        seed: its value of the seed that is varied.
+        config: what to run.
+        path: the run directory.
+    """
 
     method: str
     seed: int
     config: RunConfig
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.method} seed {self.seed}"
+
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return (self.path / RESULT_FILE).exists()
+
+    def is_left(self) -> bool:
+        """Whether it is neither done nor given up earlier."""
+        return not self.is_done() and not (self.path / FAILURE_FILE).exists()
+
+    def epochs_done(self) -> int:
+        """Return how many epochs are recorded."""
+        try:
+            return (self.path / METRICS).read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +103,19 @@ class Plan:
     seeds: tuple[int, ...]
     configs: dict[str, RunConfig]
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The labels of the methods."""
-        return tuple(self.configs)
+    def tasks(self, study: Path) -> list[Task]:
+        """Return all runs, seed by seed, so that a part of a study compares like with like.
 
-    def runs(self) -> list[PlannedRun]:
-        """Return all runs, seed by seed, so that a part of a study compares like with like."""
+        Args:
+            study: its directory.
+        """
         return [
-            PlannedRun(label, seed, config.model_copy(update={self.vary: seed}))
+            Task(
+                label,
+                seed,
+                config.model_copy(update={self.vary: seed}),
+                run_path(study, label, seed),
+            )
             for seed in self.seeds
             for label, config in self.configs.items()
         ]
@@ -91,17 +127,6 @@ class Plan:
             for label, config in self.configs.items()
         }
         return dataclasses.replace(self, configs=configs)
-
-    def experiment(self) -> dict[str, Any]:
-        """Return what all runs have in common, as plain data."""
-        first, *others = map(self.config_of, self.methods)
-        return {
-            key: value
-            for key, value in first.items()
-            if key != "method"
-            and not isinstance(value, dict)
-            and all(key in other and other[key] == value for other in others)
-        }
 
     def config_of(self, label: str) -> dict[str, Any]:
         """Return the config of a method without the seed that is varied, as plain data."""
@@ -184,18 +209,6 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
         raise ConfigError(rule)
     _check_once("seeds", seeds)
     return tuple(seeds)
-
-
-def parse_methods(text: str) -> list[str]:
-    """Return the labels in a list with commas.
-
-    Raises:
-        ConfigError: if one of them is empty.
-    """
-    labels = [part.strip() for part in text.split(",")]
-    if not all(labels):
-        raise ConfigError(f"methods = {text!r}: must be names with commas between them")
-    return labels
 
 
 def _apply(

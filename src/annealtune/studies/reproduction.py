@@ -7,34 +7,15 @@ runs name the same studies: whoever has run `table-1` has the runs of figures 2,
 """
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from annealtune.errors import ConfigError, did_you_mean
-from annealtune.studies.plan import Plan
 
 Size = Literal["small", "regime", "paper"]
 SIZES: tuple[Size, ...] = ("small", "regime", "paper")
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
-# What a step costs in forwards of the training minibatch; a backward counts as two. A race of a
-# self-tuned run adds a few per cent.
-FORWARDS = {
-    "scheduled-sgd": 3,
-    "sgd": 3,
-    "sgd-sa-paper-code": 5,
-    "sgd-sa-paper-text": 4,
-    "random-rate": 4,
-    "self-tuned": 3,
-    "self-tuned-sgd": 3,
-    "ssa-paper-text": 3,
-    "ssa-paper-code": 3,
-}
-# Images of the training set and of the test set.
-_IMAGES = {"cifar10": (50_000, 10_000), "fashion-mnist": (60_000, 10_000)}
-# Half of what the paper's TITAN Xp computes at best, in operations a second.
-_GPU_SPEED = 6e12
 # What the small size has in place of the regime's. Test images are not evaluated every epoch.
 _SMALL = ("epochs=10", "train_size=2560", "batch_size=128", "validate_on=validation")
 
@@ -47,8 +28,6 @@ class Part:
         experiment: the name of its experiment file, without ``paper-``.
         methods: labels.
         narrow: the net for a CPU.
-        seconds: what a forward of one image takes there, on one core.
-        multiply_adds: of one image in the paper's net.
         seeds: by size, as `--seeds` takes them.
         vary: which seed they are.
     """
@@ -56,8 +35,6 @@ class Part:
     experiment: str
     methods: tuple[str, ...]
     narrow: str
-    seconds: float
-    multiply_adds: float
     seeds: dict[Size, str]
     vary: str = "seed"
 
@@ -76,27 +53,6 @@ class Part:
         narrow = [f"model={self.narrow}", "threads=1"]
         return {"paper": [], "regime": narrow, "small": [*narrow, *_SMALL]}[size]
 
-    def hours(self, plan: Plan, size: Size, jobs: int) -> float:
-        """Return the estimated time of its runs: on one GPU like the paper's, else on `jobs` cores.
-
-        Args:
-            plan: its runs, whatever ``--set`` made of their lengths.
-            size: which net they train.
-            jobs: cores that share the work; a GPU is one.
-        """
-        forwards = 0
-        for run in plan.runs():
-            config = run.config
-            images, evaluated = _IMAGES.get(config.data, (0, 0))
-            images = config.train_size or images
-            if config.validate_on != "test":
-                evaluated = round(config.validation_fraction * images)
-                images -= evaluated
-            forwards += config.epochs * (FORWARDS[run.method] * images + evaluated)
-        if size == "paper":
-            return forwards * 2 * self.multiply_adds / _GPU_SPEED / 3600
-        return forwards * self.seconds / jobs / 3600
-
 
 class Reproduction(NamedTuple):
     """One table or figure of the paper: what it is about, and the studies behind it."""
@@ -104,35 +60,24 @@ class Reproduction(NamedTuple):
     shows: str
     parts: tuple[Part, ...]
 
-    def hours(self, plans: Sequence[Plan], size: Size, jobs: int) -> float:
-        """Return the estimated time of all its studies, given the plan of each."""
-        pairs = zip(self.parts, plans, strict=True)
-        return sum(part.hours(plan, size, jobs) for part, plan in pairs)
-
 
 _COMPARED = ("scheduled-sgd", "sgd-sa-paper-text", "sgd-sa-paper-code", "random-rate")
 _VGG = Part(
     "cifar10-vgg16",
     (*_COMPARED, "self-tuned-sgd", "self-tuned"),
     narrow="vgg16-w8",
-    seconds=1.8e-4,
-    multiply_adds=0.31e9,
     seeds={"small": "0", "regime": "0-2", "paper": "0-9"},
 )
 _RESNET = Part(
     "cifar10-resnet34",
     _VGG.methods,
     narrow="resnet34-w16",
-    seconds=3.8e-4,
-    multiply_adds=1.16e9,
     seeds={"small": "0", "regime": "0", "paper": "0-9"},
 )
 _SSA = Part(
     "fashion-mnist-ssa",
     ("ssa-paper-text", "ssa-paper-code", "sgd"),
     narrow="vgg16-w16",
-    seconds=1.3e-4,
-    multiply_adds=0.31e9,
     seeds={"small": "0", "regime": "0", "paper": "0-4"},
 )
 

@@ -11,8 +11,14 @@ from typing import Literal, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.reproduction import PAPER_STUDIES
-from annealtune.studies.statistics.measures import DIGITS, MEASURES, Measure, score, test_set_chose
-from annealtune.studies.statistics.summaries import Statistics
+from annealtune.studies.statistics import (
+    DIGITS,
+    MEASURES,
+    Measure,
+    Statistics,
+    score,
+    test_set_chose,
+)
 
 from .tables import Cell, Table, number_cell, text_cell
 
@@ -62,7 +68,7 @@ def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[
     kinds: tuple[Kind, ...] = ("mean", "deviation", "best")
     for kind in kinds:
         for method in study.methods:
-            values = {m: getattr(each.summary(method), kind) for m, each in statistics.items()}
+            values = {m: getattr(each.summaries[method], kind) for m, each in statistics.items()}
             rows.append(ResultRow(kind, method, None, _known(values)))
     return rows
 
@@ -116,11 +122,11 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     """Return Table 1 of the paper for a page, with a column for each of the measures."""
     won = winners(rows)
     body: list[tuple[Cell, ...]] = []
-    footer: list[tuple[Cell, ...]] = []
+    summary: list[tuple[Cell, ...]] = []
     for index, row in enumerate(rows):
         values = [value_cell(row, m, (index, m) in won) for m in measures]
         if row.run is None:
-            footer.append((text_cell(row.method), Cell(row.kind, is_number=False), *values))
+            summary.append((text_cell(row.method), Cell(row.kind), *values))
             continue
         if row.run.result is None:
             values = [Cell(state_of(row.run), is_number=False, span=max(1, len(measures)))]
@@ -135,7 +141,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
         tuple(body),
         (("", 2), *groups.items()) if groups else (),
         # Nothing is to be summarized where each method has one run.
-        tuple(footer) if measures and len(body) > len(study.methods) else (),
+        tuple(summary) if measures and len(body) > len(study.methods) else (),
     )
 
 
@@ -193,8 +199,8 @@ def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Meas
         lines.append(f"{' & '.join(above)} \\\\")
     lines += [f"{titles} \\\\", r"\midrule"]
     lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.rows]
-    lines += [r"\midrule"] * bool(table.footer)
-    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.footer]
+    lines += [r"\midrule"] * bool(table.summary)
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.summary]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

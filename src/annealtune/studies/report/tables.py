@@ -4,24 +4,35 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import (
+from annealtune.studies.statistics import (
     NOT_AVAILABLE,
+    Comparison,
     Measure,
+    Statistics,
     mean_result,
 )
-from annealtune.studies.statistics.summaries import Comparison, Statistics
 
 
 class Cell(NamedTuple):
-    """What stands in one place of a table."""
+    """What stands in one place of a table.
+
+    Attributes:
+        text: is shown.
+        order: what the cell is sorted by; one without comes last.
+        is_best: whether it is bold.
+        is_number: numbers stand to the right.
+        span: how many columns it takes.
+        detail: smaller, below it.
+        tone: the name of its shade.
+    """
 
     text: str
     order: float | str = ""
-    """What the cell is sorted by."""
     is_best: bool = False
     is_number: bool = True
     span: int = 1
-    """How many columns it takes."""
+    detail: str = ""
+    tone: str = ""
 
 
 class Table(NamedTuple):
@@ -31,13 +42,13 @@ class Table(NamedTuple):
         columns: titles.
         rows: the cells of each row.
         groups: titles above the columns and how many of them each spans; may be empty.
-        footer: rows that stay below when the others are sorted.
+        summary: rows about the others, which stay above when those are sorted.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     groups: tuple[tuple[str, int], ...] = ()
-    footer: tuple[tuple[Cell, ...], ...] = ()
+    summary: tuple[tuple[Cell, ...], ...] = ()
 
     @property
     def texts(self) -> tuple[bool, ...]:
@@ -57,32 +68,6 @@ def number_cell(text: str, value: float | None, is_best: bool = False) -> Cell:
     """Return a cell of a number, sorted by its value; one that is not known comes last."""
     # Seven digits are more than any cell shows; sixteen made a tenth of a large page.
     return Cell(text, "" if value is None else float(f"{value:.7g}"), is_best)
-
-
-def summary_table(statistics: Statistics) -> Table:
-    """Return what each method reached by one measure, the best one first."""
-    measure, ranking = statistics.measure, statistics.ranking
-    without = [each.method for each in statistics.summaries if each.method not in ranking]
-    rows = []
-    for method in (*ranking, *without):
-        each = statistics.summary(method)
-        seed = "" if each.best is None else f" (seed {each.best_seed})"
-        points = measure.quantity == "accuracy" and each.deviation is not None
-        rows.append(
-            (
-                text_cell(method),
-                Cell(f"{each.n} of {each.planned}", each.n),
-                number_cell(measure.text(each.mean), each.mean),
-                number_cell(
-                    f"{measure.number(each.deviation or 0.0)} points"
-                    if points
-                    else measure.text(each.deviation),
-                    each.deviation,
-                ),
-                number_cell(measure.text(each.best) + seed, each.best),
-            )
-        )
-    return Table(("method", "finished", "mean", "deviation", "best"), tuple(rows))
 
 
 def comparison_table(statistics: Statistics) -> Table:

@@ -3,18 +3,16 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import sweeps_of
+from annealtune.studies.statistics import sweeps_of
 
 # First the hues of Okabe and Ito, which also look different to colour-blind readers, dark enough
 # for thin lines on white; then nine that are as far from these and from each other as there is room
@@ -129,26 +127,14 @@ def looks_of(study: Study) -> dict[str, Look]:
 
 
 def label(text: str, longest: int = 36) -> str:
-    """Return a name as a figure can show it: on one line, and in letters that its font has.
-
-    Of a long one the beginning and the end are left. A legend leaves out what begins with an
-    underscore; here it gets a space before it.
+    """Return a name as a figure can show it: of a long one the beginning and the end.
 
     Example:
         >>> label("a-method-with-quite-a-long-name", 22)
         'a-method-wi…-long-name'
     """
-    known = "".join(letter if ord(letter) in _letters() else "?" for letter in text)
-    if len(known) > longest:
-        end = (longest - 1) // 2
-        known = f"{known[: longest - 1 - end]}…{known[-end:]}"
-    return f" {known}" if known.startswith("_") else known
-
-
-@cache
-def _letters() -> frozenset[int]:
-    charmap = get_font(findfont(FONT)).get_charmap()
-    return frozenset(code for code in charmap if chr(code).isprintable())
+    end = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[: longest - 1 - end]}…{text[-end:]}"
 
 
 def legend(axes: Axes, handles: Sequence[Any]) -> None:
