@@ -129,14 +129,9 @@ def find_experiment(file: Path) -> Path:
     shipped = EXPERIMENTS / f"{file.name}.toml"
     if file.name == str(file) and not file.suffix and shipped.is_file():
         return shipped
-    names = experiment_names()
+    names = sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))
     hint = did_you_mean(file.name.removesuffix(".toml"), names)
     raise ConfigError(
         f"{file}: there is no such file{hint}{' Experiments' if hint else '; experiments'} with a "
         f"name: {', '.join(names)}"
     )
-
-
-def experiment_names() -> list[str]:
-    """Return the names of the experiments that come with annealtune."""
-    return sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))

@@ -221,16 +221,14 @@ def rate_found(run: RunRecord) -> float | None:
 
 
 class Summary(NamedTuple):
-    """What one method reached by one measure.
+    """What one method reached by one measure, over the runs that finished with a number.
 
     Attributes:
-        n: how many of its runs finished with a number; the fields below are about those alone.
         mean: None without any.
         deviation: of the sample (divisor n - 1), None for fewer than two.
         best: over the seeds, None without any.
     """
 
-    n: int
     mean: float | None
     deviation: float | None
     best: float | None
@@ -440,7 +438,6 @@ def _corrected(comparisons: list[Comparison]) -> tuple[Comparison, ...]:
 
 def _summarize(values: list[float], measure: Measure) -> Summary:
     return Summary(
-        n=len(values),
         mean=fmean(values) if values else None,
         deviation=stdev(values) if len(values) > 1 else None,
         best=measure.best(values) if values else None,

@@ -11,7 +11,6 @@ import pytest
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import Study, read_study
-from annealtune.studies.report.shell import CITATION
 from annealtune.studies.report.study_page import subtitle, write_overview, write_report
 
 EVIL = '<script>alert("1")</script>&'
@@ -52,7 +51,7 @@ def test_the_files_of_a_report(study: Study, page: Any) -> None:
     assert {(figure["id"] or "").removeprefix("panel-") for figure in page.all("figure")} == names
     assert names >= {"hero", "rates", "curves-validation-loss", "curves-training-accuracy"}
     assert names >= {"accept-probability", "accept-worsening", "accept-temperature"}
-    assert names >= {"accept-worsening-moves", "settings-1-script-alert-1-script", "settings-3-ssa"}
+    assert names >= {"accept-worsening-moves", "settings-1", "settings-3"}
 
 
 def test_nothing_is_loaded_from_outside(page: Any) -> None:
@@ -105,9 +104,8 @@ def test_runs_without_a_result_and_the_origin_are_named(page: Any) -> None:
     assert f"failed: broke {EVIL}" in page.text
     assert "not finished: begun, 2 of 4 epochs" in page.text
     assert "6 finished" in page.text
-    for words in (f"annealtune study '{EVIL}'", "batch_size", "x86_64", "fischetti2019embedded"):
+    for words in (f"annealtune study '{EVIL}'", "batch_size", "x86_64"):
         assert words in page.text
-    assert CITATION.count("{") == CITATION.count("}")
 
 
 @pytest.mark.slow
@@ -182,7 +180,7 @@ def test_validation_examples_are_not_training_examples(make_study: Make) -> None
     sizes = {"train_size": 4136, "validation_fraction": 1000 / 4136}
     study = make_study({"sgd": {0: None}}, experiment=sizes)
     assert "3,136 training examples, 1,000 for validation" in subtitle(study)
-    study.experiment["validate_on"] = "test"
+    study.configs["sgd"]["validate_on"] = "test"
     assert "4,136 training examples, batches" in subtitle(study)
 
 
@@ -231,13 +229,7 @@ def test_every_study_of_an_overview_is_there_and_linked(
     assert all((tmp_path / "out" / link).is_file() for link in links)
     assert len(page.all("svg")) == 2
     assert len(page.ids) == len(set(page.ids))
-    assert "No run has finished yet" in page.text
     assert "<same>" not in page.source
-
-
-def test_no_study_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="report"):
-        write_overview([], tmp_path)
 
 
 def test_a_file_in_the_way(make_study: Make, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from annealtune.training.storage import flat
 from annealtune.training.storage.files import write_atomically
 
 from .figures.panels import Drawing, Panel, render
-from .tables import Table
+from .tables import Table, option
 
 
 class Section(NamedTuple):
@@ -134,16 +134,7 @@ def fill_template(name: str, folder: Path | None = None, **values: Any) -> str:
 
 def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return options as they are shown: tables in one level, keys joined by a dot."""
-    return [(key, shown(value)) for key, value in flat(values).items()]
-
-
-def shown(value: Any) -> str:
-    """Return the value of an option as a page shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return [(key, option(value)) for key, value in flat(values).items()]
 
 
 def _write_file(path: Path, content: bytes) -> None:

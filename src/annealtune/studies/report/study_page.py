@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import PAPER_STUDIES, net_of
 from annealtune.studies.statistics import (
@@ -23,7 +22,7 @@ from .figures.curves import accept_panels, performance_panels, rate_panels
 from .figures.paper import paper_figures
 from .figures.scores import hero_panel
 from .figures.settings import setting_panels
-from .shell import Page, Section, facts_of, shown
+from .shell import Page, Section, facts_of
 from .table_1 import result_rows, results_csv, results_table, results_tex, shown_measures
 from .tables import comparison_table, cost_table, difference_table
 
@@ -107,11 +106,9 @@ def write_overview(studies: Sequence[Study], out: Path, *, figures: bool = True)
         The path of the page.
 
     Raises:
-        ConfigError: if there is no study, or ``out`` is not a directory.
+        ConfigError: if ``out`` is not a directory.
         RunError: if the disk is full or not writable.
     """
-    if not studies:
-        raise ConfigError("report: must be given at least one study, got none")
     page, panels, links = Page(out, with_files=False), [], []
     for place, study in enumerate(studies, 1):
         folder = re.sub(r"[^a-z0-9_]+", "-", study.name.lower())[:40].strip("-")
@@ -189,7 +186,7 @@ def _figure_sections(page: Page, study: Study) -> list[Section]:
 
 def _configuration(study: Study) -> Section:
     configs = {method: flat(config) for method, config in study.configs.items()}
-    differing = difference_table(configs, shown)
+    differing = difference_table(configs)
     tables = [(differing, "Options that are not the same for all methods")] if differing else []
     folds = [
         Section("differing", "Where the methods differ", tables=tables),

@@ -5,7 +5,7 @@ The files hold no time: the same study gives the same bytes, whichever machine r
 
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -80,27 +80,22 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         Pairs of a row's index and a measure. Where fewer than two methods have a number, or all
         have the same, none of them won; nor is there a best mean of different seeds.
     """
-    found = set()
-    seeds: dict[tuple[str, Measure], set[int]] = {}
-    for row in rows:
-        if row.run is not None:
-            for measure in row.values:
-                seeds.setdefault((row.method, measure), set()).add(row.run.seed)
-    rivals: dict[tuple[Kind, int | None], list[int]] = {}
+    seeds: dict[tuple[str, Measure], set[int]] = defaultdict(set)
+    rivals: dict[tuple[Kind, int | None, Measure], dict[int, float]] = defaultdict(dict)
     for index, row in enumerate(rows):
-        if row.kind != "deviation":
-            rivals.setdefault((row.kind, row.run.seed if row.run else None), []).append(index)
-    for (kind, _), group in rivals.items():
-        for measure in MEASURES:
-            known = [i for i in group if measure in rows[i].values]
-            values = {i: round(rows[i].values[measure], DIGITS) for i in known}
-            is_fair = kind == "run" or all(
-                seeds[rows[i].method, measure] == seeds[rows[known[0]].method, measure]
-                for i in known
-            )
-            if is_fair and len(set(values.values())) > 1:
-                best = measure.best(list(values.values()))
-                found |= {(i, measure) for i, value in values.items() if value == best}
+        seed = None if row.run is None else row.run.seed
+        for measure, value in row.values.items():
+            if seed is not None:
+                seeds[row.method, measure].add(seed)
+            if row.kind != "deviation":
+                rivals[row.kind, seed, measure][index] = round(value, DIGITS)
+    found = set()
+    for (kind, _, measure), values in rivals.items():
+        first, *others = (seeds[rows[index].method, measure] for index in values)
+        is_fair = kind == "run" or all(other == first for other in others)
+        if is_fair and len(set(values.values())) > 1:
+            best = measure.best(list(values.values()))
+            found |= {(index, measure) for index, value in values.items() if value == best}
     return found
 
 

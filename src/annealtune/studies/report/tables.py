@@ -51,12 +51,10 @@ class Table(NamedTuple):
     summary: tuple[tuple[Cell, ...], ...] = ()
 
     @property
-    def texts(self) -> tuple[bool, ...]:
-        """Whether each column holds text; numbers stand to the right."""
-        whole = [row for row in self.rows if len(row) == len(self.columns)]
-        if not whole:
-            return tuple(place != 1 for place in range(len(self.columns)))
-        return tuple(not cell.is_number for cell in whole[0])
+    def titles(self) -> list[tuple[str, bool]]:
+        """Return the title of each column and whether it holds text; numbers stand to the right."""
+        longest = max(self.rows, key=len, default=())
+        return list(zip(self.columns, (not cell.is_number for cell in longest), strict=False))
 
 
 def text_cell(text: str) -> Cell:
@@ -109,25 +107,23 @@ def cost_table(study: Study) -> Table:
         )
         # A backward takes about twice the arithmetic of a forward.
         total = None if forwards is None or backwards is None else forwards + 2 * backwards
-        counts = (number_cell(_count(n), n) for n in (forwards, backwards, total))
+        counts = [
+            number_cell(NOT_AVAILABLE if n is None else f"{n:,.0f}", n)
+            for n in (forwards, backwards, total)
+        ]
         rows.append((text_cell(method), *counts, number_cell(duration(seconds), seconds)))
     columns = ("method", "forwards", "backwards", "forwards + 2 × backwards", "training")
     return Table(columns, tuple(rows))
 
 
-def difference_table(configs: Mapping[str, Mapping[str, Any]], text: Any) -> Table | None:
-    """Return the options in which flat configs differ, one a row; None if there are none.
-
-    Args:
-        configs: by name.
-        text: returns the value of an option as it is shown.
-    """
+def difference_table(configs: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """Return the options in which flat configs differ, one a row; None if there are none."""
     keys = sorted({key for config in configs.values() for key in config})
     first = next(iter(configs.values()), {})
     rows = [
         (
             text_cell(key),
-            *(text_cell(text(each[key]) if key in each else "–") for each in configs.values()),
+            *(text_cell(option(each[key]) if key in each else "–") for each in configs.values()),
         )
         for key in keys
         if any(
@@ -138,8 +134,18 @@ def difference_table(configs: Mapping[str, Mapping[str, Any]], text: Any) -> Tab
     return Table(("option", *configs), tuple(rows)) if rows else None
 
 
-def _count(value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else f"{value:,.0f}"
+def option(value: Any) -> str:
+    """Return the value of an option as it is shown.
+
+    Example:
+        >>> option([0.1, True, None])
+        '0.1, yes, None'
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(option, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def duration(seconds: float | None) -> str:

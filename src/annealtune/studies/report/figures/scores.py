@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
@@ -23,7 +24,7 @@ from annealtune.studies.statistics import (
 )
 
 from .panels import Panel
-from .style import FAINT, INK, figure_of, in_per_cent, label, legend, line, looks_of
+from .style import FAINT, INK, Look, figure_of, in_per_cent, label, legend, line, looks_of
 
 # Beyond this ratio of the largest error, or loss, to the smallest one, ratios are what counts.
 _WIDE = 3.0
@@ -45,7 +46,7 @@ def hero_panel(study: Study, statistics: Statistics) -> Panel:
     sweeps = [
         sweep
         for sweep in sweeps_of(study)
-        if sum(statistics.summaries[method].n > 0 for method in sweep.labels.values()) > 1
+        if len(set(statistics.ranking).intersection(sweep.labels.values())) > 1
     ]
     if sweeps:
         draw = partial(by_rate, study=study, statistics=statistics, sweeps=sweeps)
@@ -65,13 +66,7 @@ def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[R
     room = (max(rates) / min(rates)) ** 0.08
     axes.set_xlim(min(rates) / room, max(rates) * room)
     scores = {method: scores_of(study, method, measure) for method in study.methods}
-    handles = []
-    for sweep in sweeps:
-        means = _draw_sweep(axes, study, sweep, scores)
-        best = measure.best(list(means.values()))
-        where = next(rate for rate, mean in means.items() if mean == best)
-        name = f"{sweep.kind}: best {measure.text(best)} at {where:g}"
-        handles.append(line(name, INK, linewidth=1.6, marker="o", markersize=5))
+    handles = [_draw_sweep(axes, looks, sweep, scores, measure) for sweep in sweeps]
     swept = {method for sweep in sweeps for method in sweep.labels.values()}
     for method in (each for each in statistics.ranking if each not in swept):
         values, colour = scores[method], looks[method].colour
@@ -96,23 +91,28 @@ def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[R
 
 
 def _draw_sweep(
-    axes: Axes, study: Study, sweep: RateSweep, scores: dict[str, dict[int, float]]
-) -> dict[float, float]:
-    """Draw one method over its rates; return its means."""
-    looks = looks_of(study)
+    axes: Axes,
+    looks: dict[str, Look],
+    sweep: RateSweep,
+    scores: dict[str, dict[int, float]],
+    measure: Measure,
+) -> Line2D:
+    """Draw one method over its rates; return a line for the legend."""
     known = {r: list(scores[m].values()) for r, m in sweep.labels.items() if scores[m]}
     means = {rate: float(np.mean(values)) for rate, values in known.items()}
     lows, highs = ([end(values) for values in known.values()] for end in (min, max))
     axes.fill_between(list(known), lows, highs, color=INK, alpha=0.1, linewidth=0)
-    axes.plot(list(means), list(means.values()), color=INK, linewidth=1.6, alpha=0.75)
+    dashes = {"linestyle": looks[next(iter(sweep.labels.values()))].dashes, "linewidth": 1.6}
+    axes.plot(list(means), list(means.values()), color=INK, alpha=0.75, **dashes)
     for rate, values in known.items():
-        method = sweep.labels[rate]
-        look = looks[method]
+        colour, name = looks[sweep.labels[rate]].colour, label(sweep.labels[rate])
         dots: dict[str, Any] = {"markersize": 4, "alpha": 0.45, "mew": 0}
-        axes.plot([rate] * len(values), values, "o", color=look.colour, **dots)
-        mark: dict[str, Any] = {"markersize": 8, "zorder": 4, "label": label(method)}
-        axes.plot([rate], [means[rate]], look.marker, color=look.colour, **mark)
-    return means
+        axes.plot([rate] * len(values), values, "o", color=colour, **dots)
+        axes.plot([rate], [means[rate]], "o", color=colour, markersize=8, zorder=4, label=name)
+    best = measure.best(list(means.values()))
+    where = next(rate for rate, mean in means.items() if mean == best)
+    told = f"{sweep.kind}: best {measure.text(best)} at {where:g}"
+    return line(told, INK, marker="o", markersize=5, **dashes)
 
 
 def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:

@@ -28,9 +28,9 @@ RAMP = (
 )
 # Beside a ramp of warm colours, the cool ones first.
 _BESIDE_RAMP = tuple(SERIES[place] for place in (0, 2, 5, 12, 9, 8, 6, 13, 15, 3, 11))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # The second seven methods are dashed, the third seven dotted and dashed.
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1.2, 1.5)))
+_SAME_DASHES = 7
 INK = "#333333"
 FAINT = "#dddddd"
 FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
@@ -103,7 +103,6 @@ class Look(NamedTuple):
     """How a method is drawn."""
 
     colour: str
-    marker: str
     dashes: Any
 
 
@@ -118,11 +117,11 @@ def looks_of(study: Study) -> dict[str, Look]:
         steps = len(sweep.labels) - 1
         for place, method in enumerate(sweep.labels.values()):
             shade = RAMP[round(place * (len(RAMP) - 1) / steps)]
-            looks[method] = Look(shade, MARKERS[row % 4], ("-", "--", ":", "-.")[row % 4])
+            looks[method] = Look(shade, ("-", "--", ":", "-.")[row % 4])
     colours = _BESIDE_RAMP if looks else SERIES
     for place, method in enumerate(m for m in study.methods if m not in looks):
-        dashes = DASHES[place // len(MARKERS) % len(DASHES)]
-        looks[method] = Look(colours[place % len(colours)], MARKERS[place % len(MARKERS)], dashes)
+        dashes = DASHES[place // _SAME_DASHES % len(DASHES)]
+        looks[method] = Look(colours[place % len(colours)], dashes)
     return looks
 
 

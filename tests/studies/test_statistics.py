@@ -3,20 +3,27 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import Measure, score
-from annealtune.studies.statistics.summaries import (
+from annealtune.studies.statistics import (
+    MEASURES,
+    Measure,
     bootstrap_interval,
     compare,
     holm,
+    main_measure,
+    rate_found,
+    score,
+    scores_of,
     signed_rank_p_value,
     statistics_of,
     study_statistics,
+    sweeps_of,
 )
 
 ACCURACY = Measure("last", "validation", "accuracy")
@@ -24,21 +31,132 @@ LOSS = Measure("last", "validation", "loss")
 PAPER_LOSS = Measure("last", "validation", "paper_loss")
 
 
+def test_every_measure_is_read_from_its_place(three_methods: Study) -> None:
+    run = three_methods.of("sgd-sa")[1]
+    scores = {measure.key: score(run, measure) for measure in MEASURES}
+    assert scores == {
+        "last_validation_accuracy": pytest.approx(0.91),
+        "last_validation_loss": pytest.approx(0.29),
+        "last_validation_paper_loss": pytest.approx(0.029),
+        "best_validation_accuracy": pytest.approx(0.92),
+        "best_validation_loss": pytest.approx(0.19),
+        "best_validation_paper_loss": pytest.approx(0.019),
+        "last_test_accuracy": None,
+        "last_test_loss": None,
+        "best_test_accuracy": pytest.approx(0.89),
+        "best_test_loss": pytest.approx(0.34),
+    }
+
+
+def test_the_test_score_of_the_last_epoch_is_known_where_the_test_set_validates(
+    make_study: Callable[..., Study],
+) -> None:
+    study = make_study({"sgd": {0: {"accuracy": 0.5}}}, experiment={"validate_on": "test"})
+    assert score(study.runs[0], Measure("last", "test", "accuracy")) == 0.5
+    assert main_measure(study) == ACCURACY
+
+
+def test_the_test_set_ranks_where_it_chose_nothing(three_methods: Study) -> None:
+    assert main_measure(three_methods) == Measure("best", "test", "accuracy")
+
+
+def test_a_missing_metric_is_no_number(make_study: Callable[..., Study]) -> None:
+    study = make_study(
+        {
+            "sgd": {
+                0: {"loss": None},
+                1: {"loss": 0.5, "result": {"test_accuracy": None, "test_loss": None}},
+                2: {"loss": 0.25, "metric": {"validation_paper_loss": None}},
+            }
+        }
+    )
+    assert list(scores_of(study, "sgd", LOSS)) == [1, 2]
+    assert statistics_of(study, LOSS).summaries["sgd"].mean == 0.375
+    assert list(scores_of(study, "sgd", PAPER_LOSS)) == [1]
+    assert list(scores_of(study, "sgd", Measure("best", "test", "accuracy"))) == [0, 2]
+    assert list(scores_of(study, "sgd", Measure("best", "test", "loss"))) == [2]
+
+
+@pytest.mark.parametrize(
+    ("measure", "value", "text", "difference"),
+    [
+        (ACCURACY, 0.8676, "86.76 %", "+86.76 points"),
+        (ACCURACY, -0.00001, "0.00 %", "0.00 points"),
+        (ACCURACY, -0.0123, "\N{MINUS SIGN}1.23 %", "\N{MINUS SIGN}1.23 points"),
+        (LOSS, 0.56789, "0.5679", "+0.5679"),
+        (LOSS, 0.00001234, "1.23e\N{MINUS SIGN}05", "+1.23e\N{MINUS SIGN}05"),
+        (LOSS, 3.5e9, "3.50e+09", "+3.50e+09"),
+        (LOSS, 0.0, "0.0000", "0.0000"),
+        (PAPER_LOSS, 0.001084, "0.001084", "+0.001084"),
+        (PAPER_LOSS, None, "n/a", "n/a"),
+    ],
+)
+def test_numbers_as_they_are_shown(
+    measure: Measure, value: float | None, text: str, difference: str
+) -> None:
+    assert measure.text(value) == text
+    assert measure.difference(value) == difference
+
+
+# --- one method at several rates ---
+
+
+def study_of(make_study: Callable[..., Study], configs: dict[str, dict[str, Any]]) -> Study:
+    methods = [{"label": label, "config": config} for label, config in configs.items()]
+    return make_study({label: {0: None} for label in configs}, methods=methods)
+
+
+def config(method: str, lr: Any, **options: Any) -> dict[str, Any]:
+    return {"method": method, "epochs": 3, method: {"lr": lr, **options}}
+
+
+def test_kinds_at_three_or_more_rates(make_study: Callable[..., Study]) -> None:
+    study = study_of(
+        make_study,
+        {
+            "b": config("adamw", 0.1),
+            "a": config("adamw", 0.001),
+            "s1": config("sgd", 1),
+            "c": config("adamw", 0.01),
+            "s2": config("sgd", 2.0),
+            "s3": config("sgd", 3.0),
+            "d": config("adamw", 1.0),
+            "other": config("adamw", 1.0, weight_decay=0.5),
+            "h": config("sgd-sa", [0.1, 0.2, 0.3]),
+        },
+    )
+    first, second = sweeps_of(study)
+    assert (first.kind, list(first.labels.items())) == (
+        "adamw",
+        [(0.001, "a"), (0.01, "c"), (0.1, "b"), (1.0, "d")],
+    )
+    assert (second.kind, list(second.labels)) == ("sgd", [1.0, 2.0, 3.0])
+
+
+def test_two_rates_are_no_sweep(make_study: Callable[..., Study]) -> None:
+    assert sweeps_of(study_of(make_study, {"a": config("sgd", 0.1), "b": config("sgd", 1.0)})) == []
+
+
+def test_the_rate_of_the_last_race(make_study: Callable[..., Study]) -> None:
+    races = [{"rate": 0.3}, {"rate": 0.1}]
+    run = {"metric": {"races": races, "rate": 1e-9}}
+    study = make_study({"self-tuned": {0: run}, "sgd": {0: {}}})
+    assert [rate_found(run) for run in study.runs] == [pytest.approx(0.1), None]
+
+
+# --- each method ---
+
+
 def test_a_summary_by_hand(make_study: Callable[..., Study]) -> None:
     accuracies = {0: 0.5, 1: 0.75, 2: 0.625, 7: 0.125}
-    study = make_study({"sgd": {seed: {"accuracy": value} for seed, value in accuracies.items()}})
-    [summary] = statistics_of(study, ACCURACY).summaries
+    runs = {seed: {"accuracy": value, "loss": 1 - value} for seed, value in accuracies.items()}
+    study = make_study({"sgd": runs})
+    summary = statistics_of(study, ACCURACY).summaries["sgd"]
     # mean 2.0 / 4; deviations 0, 0.25, 0.125, -0.375; their squares sum to 0.21875.
     assert summary.mean == 0.5
     assert summary.deviation == pytest.approx(math.sqrt(0.21875 / 3), rel=1e-12)
-    assert (summary.best, summary.best_seed) == (0.75, 1)
-    assert (summary.n, summary.planned) == (4, 4)
-
-
-def test_the_best_loss_is_the_lowest(make_study: Callable[..., Study]) -> None:
-    study = make_study({"sgd": {0: {"loss": 0.5}, 1: {"loss": 0.25}, 2: {"loss": 0.25}}})
-    [summary] = statistics_of(study, LOSS).summaries
-    assert (summary.best, summary.best_seed) == (0.25, 1)
+    assert summary.best == 0.75
+    assert statistics_of(study, LOSS).summaries["sgd"].best == 0.25
 
 
 # --- a whole study --------------------------------------------------------------------------------
@@ -54,9 +172,9 @@ def test_the_paper_s_own_table(paper_study: Study) -> None:
     assert losses.p_value == losses.corrected_p_value == 2 / 2**10
     assert (accuracies.won, accuracies.lost) == ((10, 0) if is_vgg else (7, 3))
     # 0.001231 is seed 1 of ResNet34; the paper prints 0.001240 as the best.
-    assert loss.summary("sgd-sa").best == (0.001084 if is_vgg else 0.001231)
-    assert accuracy.summary("sgd-sa").best == pytest.approx(0.8676 if is_vgg else 0.8411)
-    assert accuracy.summary("scheduled-sgd").best == pytest.approx(0.8541 if is_vgg else 0.8258)
+    assert loss.summaries["sgd-sa"].best == (0.001084 if is_vgg else 0.001231)
+    assert accuracy.summaries["sgd-sa"].best == pytest.approx(0.8676 if is_vgg else 0.8411)
+    assert accuracy.summaries["scheduled-sgd"].best == pytest.approx(0.8541 if is_vgg else 0.8258)
     ours, theirs = (
         np.array([score(run, ACCURACY) for run in paper_study.of(method)])
         for method in ("sgd-sa", "scheduled-sgd")
@@ -81,9 +199,7 @@ def test_failed_and_unfinished_runs_have_no_numbers(make_study: Callable[..., St
         }
     )
     statistics = statistics_of(study, ACCURACY)
-    summary = statistics.summary("sgd")
-    assert (summary.n, summary.planned) == (1, 4)
-    assert (summary.mean, summary.deviation) == (0.9, None)
+    assert statistics.summaries["sgd"] == (0.9, None, 0.9)
     [comparison] = statistics.comparisons
     assert (comparison.n, comparison.unpaired) == (1, 1)
     assert (comparison.low, comparison.high) == (None, None)
@@ -98,7 +214,7 @@ def test_a_failed_seed_does_not_improve_the_rank(make_study: Callable[..., Study
         }
     )
     statistics = statistics_of(study, ACCURACY)
-    assert statistics.summary("sgd").mean > statistics.summary("adamw").mean  # type: ignore[operator]
+    assert statistics.summaries["sgd"].mean > statistics.summaries["adamw"].mean  # type: ignore[operator]
     assert statistics.ranking == ("adamw", "sgd")
 
 
