@@ -1,14 +1,17 @@
 """The local engine: so many at a time, each to its end or to a reason, nothing started twice."""
 
 import fcntl
+import io
 import json
 import signal
 import subprocess
 import time
 
 import pytest
+from rich.console import Console
 
 from annealtune.errors import RunError, RunStoppedError
+from annealtune.studies.display import Display
 from annealtune.studies.records import read_study
 from annealtune.studies.run import run_study
 from annealtune.training.stopping import StopRequest
@@ -112,6 +115,17 @@ def test_the_second_attempt_may_succeed(go, plan, recorder):
     assert statuses(finished) == dict.fromkeys(NAMES, "finished")
     assert sorted(recorder.names("retried")) == sorted(NAMES)
     assert not list(finished.path.glob("runs/*/failure.json"))
+
+
+def test_a_person_is_told_of_all_runs_and_reasons(plan, study, engine):
+    text = io.StringIO()
+    shown = Display(Console(file=text, width=40))
+    run_study(plan("crash_seed_1"), study, engine(1), shown, StopRequest())
+    first, *lines = text.getvalue().splitlines()
+    assert first.startswith("4 of 4 runs")
+    assert len(lines) == 2 * 2 + 2 * 4  # started and finished; started, retried, started, failed
+    assert "finished sgd seed 0" in lines[1]
+    assert lines[-1] == "[4/4] failed adamw seed 1: [bold]the model <b>broke</b>"
 
 
 def test_a_failure_is_tried_again_only_if_asked_for(go, plan, recorder, study):

@@ -1,7 +1,6 @@
 """The page of a study: whole, self-contained, escaped, repeatable, honest about what is missing."""
 
 import dataclasses
-import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -114,27 +113,6 @@ def test_the_same_records_give_the_same_bytes(study: Study, page: Any, tmp_path:
     first = {p.relative_to(page.path.parent): p for p in page.path.parent.rglob("*.*")}
     assert first.keys() == {p.relative_to(again) for p in again.rglob("*.*")}
     assert [n for n, path in first.items() if path.read_bytes() != (again / n).read_bytes()] == []
-
-
-@pytest.mark.slow
-def test_a_large_study_stays_small(make_study: Make) -> None:
-    """10 seeds, 4 methods, 100 epochs, each line as jagged as can be."""
-    methods = ("sgd-sa", "scheduled-sgd", "random-rate", "ssa")
-    study = make_study({m: {s: {"epochs": 100} for s in range(10)} for m in methods})
-    noise = random.Random(0)
-    kept = {"epoch", "step", "forwards", "backwards"}
-    runs = [
-        dataclasses.replace(
-            run,
-            metrics=tuple(
-                {k: v if k in kept else noise.random() for k, v in line.items()}
-                for line in run.metrics
-            ),
-        )
-        for run in study.runs
-    ]
-    page = write_report(dataclasses.replace(study, runs=tuple(runs)), figures=False)
-    assert page.stat().st_size < 1_500_000
 
 
 def test_a_page_does_not_grow_with_the_epochs(make_study: Make) -> None:

@@ -3,15 +3,11 @@
 import re
 from collections.abc import Callable
 
-import pytest
-
 from annealtune.studies.records import Study
 from annealtune.studies.report.tables import (
     comparison_table,
     cost_table,
     difference_table,
-    duration,
-    probability,
 )
 from annealtune.studies.statistics import Measure, statistics_of
 
@@ -53,18 +49,3 @@ def test_options_that_differ_or_are_missing() -> None:
     assert table.columns == ("option", "a", "b")
     assert [[cell.text for cell in row] for row in table.rows] == [["y", "2", "5"], ["z", "3", "–"]]
     assert difference_table({"a": {"x": 1}, "b": {"x": 1}}) is None
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "n/a"), (0.04, "0.0 s"), (3600, "1 h 0 min"), (59.97, "1 min 0 s")],
-)
-def test_times_as_they_are_shown(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "n/a"), (1.0, "1.00"), (0.0499, "0.0499"), (2**-40, "< 0.0001")]
-)
-def test_probabilities_as_they_are_shown(value: float | None, text: str) -> None:
-    assert probability(value) == text
