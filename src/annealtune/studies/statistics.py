@@ -65,7 +65,7 @@ class Measure(NamedTuple):
         """Whether a larger number is the better one."""
         return self.quantity == "accuracy"
 
-    def best(self, values: list[float]) -> float:
+    def best(self, values: Iterable[float]) -> float:
         """Return the best of some values."""
         return max(values) if self.higher_is_better else min(values)
 
@@ -278,7 +278,7 @@ class Statistics(NamedTuple):
     Attributes:
         measure: which.
         summaries: by method, in the order of the study.
-        comparisons: of every pair of methods, the better one first.
+        comparisons: of every pair of methods with a number, the better one first.
         ranking: the methods with a number, best mean first: over the seeds that all of them
             finished, over their own seeds if there is no such seed.
     """
@@ -307,7 +307,7 @@ def statistics_of(study: Study, measure: Measure) -> Statistics:
         if values
     }
     ranking = tuple(sorted(means, key=lambda method: means[method]))
-    pairs = itertools.combinations([*ranking, *(m for m in study.methods if m not in means)], 2)
+    pairs = itertools.combinations(ranking, 2)
     return Statistics(
         measure,
         {method: _summarize(list(values.values()), measure) for method, values in scores.items()},

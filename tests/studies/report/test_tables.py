@@ -24,10 +24,10 @@ def test_a_comparison_names_the_better_one_first(three_methods: Study) -> None:
 
 
 def test_what_cannot_be_compared_is_not_available(make_study: Callable[..., Study]) -> None:
-    study = make_study({"sgd": {0: {}}, "adamw": {0: None}})
+    study = make_study({"sgd": {0: {}, 1: None}, "adamw": {0: None, 1: {}}})
     [row] = comparison_table(statistics_of(study, ACCURACY)).rows
     texts = [cell.text for cell in row]
-    assert texts[2:] == ["n/a", "n/a", "0, 0, 0 (1 unpaired)", "n/a", "n/a"]
+    assert texts[2:] == ["n/a", "n/a", "0, 0, 0 (2 unpaired)", "n/a", "n/a"]
 
 
 def test_costs_by_hand(make_study: Callable[..., Study]) -> None:

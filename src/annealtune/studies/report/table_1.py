@@ -94,7 +94,7 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         first, *others = (seeds[rows[index].method, measure] for index in values)
         is_fair = kind == "run" or all(other == first for other in others)
         if is_fair and len(set(values.values())) > 1:
-            best = measure.best(list(values.values()))
+            best = measure.best(values.values())
             found |= {(index, measure) for index, value in values.items() if value == best}
     return found
 

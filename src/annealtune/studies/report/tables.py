@@ -91,7 +91,7 @@ def _comparison_row(measure: Measure, each: Comparison) -> tuple[Cell, ...]:
         text_cell(each.second),
         number_cell(measure.difference(each.difference), each.difference),
         number_cell(interval, each.low),
-        Cell(counts if each.n or each.unpaired else NOT_AVAILABLE, each.won),
+        Cell(counts, each.won),
         number_cell(probability(each.p_value), each.p_value),
         number_cell(probability(corrected), corrected, each.is_significant),
     )

@@ -109,7 +109,7 @@ def _draw_sweep(
         dots: dict[str, Any] = {"markersize": 4, "alpha": 0.45, "mew": 0}
         axes.plot([rate] * len(values), values, "o", color=colour, **dots)
         axes.plot([rate], [means[rate]], "o", color=colour, markersize=8, zorder=4, label=name)
-    best = measure.best(list(means.values()))
+    best = measure.best(means.values())
     where = next(rate for rate, mean in means.items() if mean == best)
     told = f"{sweep.kind}: best {measure.text(best)} at {where:g}"
     return line(told, INK, marker="o", markersize=5, **dashes)
