@@ -20,7 +20,6 @@ from annealtune.studies.records import RunRecord, Study
 
 SIGNIFICANCE_LEVEL = 0.05
 RESAMPLES = 9999
-NOT_AVAILABLE = "n/a"
 # Accuracies are ratios of counts. Equal ones agree to this many digits, as do their means and
 # differences, but not to the last bit.
 DIGITS = 12
@@ -69,7 +68,7 @@ class Measure(NamedTuple):
         """Return the best of some values."""
         return max(values) if self.higher_is_better else min(values)
 
-    def text(self, value: float | None) -> str:
+    def text(self, value: float) -> str:
         """Return a value as it is shown: accuracies in per cent, losses as decimals.
 
         Example:
@@ -78,19 +77,15 @@ class Measure(NamedTuple):
             >>> Measure("last", "validation", "paper_loss").text(0.001084)
             '0.001084'
         """
-        if value is None:
-            return NOT_AVAILABLE
         return self.number(value) + (" %" if self.quantity == "accuracy" else "")
 
-    def difference(self, value: float | None) -> str:
+    def difference(self, value: float) -> str:
         """Return a difference of two values as it is shown, with its sign and unit.
 
         Example:
             >>> Measure("last", "validation", "accuracy").difference(0.0123)
             '+1.23 points'
         """
-        if value is None:
-            return NOT_AVAILABLE
         unit = " points" if self.quantity == "accuracy" else ""
         return f"{self.number(value, signed=True)}{unit}"
 
@@ -115,8 +110,6 @@ MEASURES = (
     Measure("best", "validation", "accuracy"),
     Measure("best", "validation", "loss"),
     Measure("best", "validation", "paper_loss"),
-    Measure("last", "test", "accuracy"),
-    Measure("last", "test", "loss"),
     Measure("best", "test", "accuracy"),
     Measure("best", "test", "loss"),
 )
@@ -125,16 +118,12 @@ MEASURES = (
 def score(run: RunRecord, measure: Measure) -> float | None:
     """Return what a run reached, None if it did not finish or the number is missing.
 
-    The test set is looked at once, with the weights of the best epoch: there is no test score of
-    the last epoch, except where the test set takes the place of the validation set.
+    The test set is looked at once, with the weights of the best epoch.
     """
     if run.result is None:
         return None
     if measure.part == "test":
-        if measure.epoch == "best":
-            return number(run.result, f"test_{measure.quantity}")
-        if run.config.get("validate_on") != "test":
-            return None
+        return number(run.result, f"test_{measure.quantity}")
     if measure.quantity == "paper_loss":
         epoch = run.result.get("epochs" if measure.epoch == "last" else "best_epoch")
         records = [record for record in run.metrics if record.get("epoch") == epoch]

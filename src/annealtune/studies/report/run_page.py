@@ -118,10 +118,10 @@ def _race_table(races: list[RaceInfo]) -> Table:
             made = len(race.losses[arm]) if arm < len(race.losses) else None
             rows.append(
                 (
-                    number_cell(str(race.number), race.number),
+                    number_cell(race.number, str),
                     text_cell(race.name(arm)),
-                    number_cell("–" if score is None else f"{score:.4g}", score),
-                    number_cell("–" if made is None else str(made), made),
+                    number_cell(score, "{:.4g}".format),
+                    number_cell(made, str),
                     text_cell(race.fate(arm)),
                 )
             )

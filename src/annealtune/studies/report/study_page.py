@@ -16,7 +16,6 @@ from annealtune.studies.statistics import (
     study_statistics,
     test_set_chose,
 )
-from annealtune.training.storage import flat
 
 from .figures.curves import accept_panels, performance_panels, rate_panels
 from .figures.paper import paper_figures
@@ -185,8 +184,7 @@ def _figure_sections(page: Page, study: Study) -> list[Section]:
 
 
 def _configuration(study: Study) -> Section:
-    configs = {method: flat(config) for method, config in study.configs.items()}
-    differing = difference_table(configs)
+    differing = difference_table(study.configs)
     tables = [(differing, "Options that are not the same for all methods")] if differing else []
     folds = [
         Section("differing", "Where the methods differ", tables=tables),

@@ -147,11 +147,8 @@ def state_of(run: RunRecord) -> str:
 
 def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
     """Return the number of a line by one measure."""
-    value = row.values.get(measure)
-    text = measure.text(value)
-    if row.kind == "deviation" and measure.quantity == "accuracy" and value is not None:
-        text = measure.number(value)
-    return number_cell(text, value, is_best)
+    text = measure.number if row.kind == "deviation" else measure.text
+    return number_cell(row.values.get(measure), text, is_best)
 
 
 def results_csv(rows: Sequence[ResultRow]) -> str:
@@ -163,15 +160,12 @@ def results_csv(rows: Sequence[ResultRow]) -> str:
         ["row", "method", "seed", "status", "reason", *costs, *(m.key for m in MEASURES)]
     )
     for row in rows:
-        run = row.run
-        result = run.result or {} if run else {}
+        run, result = row.run, row.run.result or {} if row.run else {}
         writer.writerow(
             [
                 row.kind,
                 row.method,
-                "" if run is None else run.seed,
-                "" if run is None else run.status,
-                "" if run is None else run.reason or "",
+                *((run.seed, run.status, run.reason) if run else ("", "", "")),
                 *(result.get(key, "") for key in costs),
                 *(repr(row.values[m]) if m in row.values else "" for m in MEASURES),
             ]
