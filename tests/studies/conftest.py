@@ -63,7 +63,6 @@ def write_run(
     accuracy: float | None = 0.9,
     loss: float | None = 0.3,
     epochs: int = 4,
-    moves: bool | None = None,
     failure: str | None = None,
     done: int | None = None,
     result: dict[str, Any] | None = None,
@@ -78,7 +77,6 @@ def write_run(
             run knows only losses, as in regression, and has no such keys.
         loss: of the last epoch; the best one has 0.1 less, the test set 0.05 more.
         epochs: planned.
-        moves: whether the method has moves; None: as its name says.
         failure: why it failed, after ``done`` epochs.
         done: epochs done by a run that is not finished.
         result: keys of ``result.json`` to replace.
@@ -87,7 +85,7 @@ def write_run(
     path.mkdir(parents=True)
     known = 0.0 if accuracy is None else accuracy
     (path / "config.toml").write_text(tomli_w.dumps(config | {"epochs": epochs}))
-    has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate") if moves is None else moves
+    has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate")
     lines = []
     for epoch in range(1, (epochs if done is None else done) + 1):
         left = epochs - epoch

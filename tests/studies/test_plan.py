@@ -150,7 +150,7 @@ def test_one_of_the_seeds_alone(vary):
         ({}, {"methods": ["sgdsa"]}, "sgdsa"),
         ({}, {"methods": ["sgd", "sgd"]}, "methods"),
         ({}, {"vary": "epochs"}, "vary"),
-        ({"study": {"seed": 3}}, {}, r"study\.seed"),
+        ({"study": {"seed": 3}}, {}, "study = 'seed'"),
         ({"study": {"methods": "sgd"}}, {}, r"study\.methods"),
         ({"methods": ["sgd"]}, {}, r"study\.methods"),
         ({"methods": {"a": {"lr": 1}}}, {}, r"methods\.a"),

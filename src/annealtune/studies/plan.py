@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.errors import ConfigError, unknown_name
 from annealtune.studies.records import FAILURE_FILE, run_path
 from annealtune.training.config import (
     DEFAULT_METHOD,
@@ -43,8 +43,6 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     **{f"sgd-sa-{preset}": {"method": "sgd-sa", "preset": preset} for preset in _PRESETS},
 }
 _TEMPERATURE = frozenset((*AnnealingOptions.model_fields, "preset"))
-# Keys of a run that a method's table may set besides the options of the method.
-_OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
@@ -192,7 +190,10 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
         >>> parse_seeds("0,3,5-7")
         (0, 3, 5, 6, 7)
     """
-    rule = f"seeds = {text!r}: must be numbers and ranges such as 0-9 or 0,3,5-7"
+    rule = (
+        f"seeds = {text!r}: must be numbers and ranges such as 0-9 or 0,3,5-7, at most "
+        f"{MOST_SEEDS} of them"
+    )
     parts = text if isinstance(text, list | tuple) else str(text).split(",")
     seeds: list[int] = []
     for part in parts:
@@ -200,10 +201,8 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
         if match is None or isinstance(part, bool | float):
             raise ConfigError(f"{rule}, got {str(part).strip()!r}")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ConfigError(f"{rule}; {str(part).strip()} runs backwards")
-        if len(seeds) + last - first >= MOST_SEEDS:
-            raise ConfigError(f"{rule}, at most {MOST_SEEDS} of them")
+        if not first <= last < first + MOST_SEEDS - len(seeds):
+            raise ConfigError(f"{rule}, got {str(part).strip()!r}")
         seeds.extend(range(first, last + 1))
     if not seeds:
         raise ConfigError(rule)
@@ -215,11 +214,11 @@ def _apply(
     values: Mapping[str, Any], chosen: Mapping[str, Any], vary: str, seed: int
 ) -> dict[str, Any]:
     """Return the values of a run of one method: its options override the method's block."""
-    method = chosen["method"]
-    alias = BUILT_IN.get(method, {})
-    options = {**alias, **chosen, "method": alias.get("method", method)}
+    alias = BUILT_IN[chosen["method"]]
+    options = {**alias, **chosen, "method": alias["method"]}
     method = options.pop("method")
-    values = {**values, **{key: options.pop(key) for key in _OWN_LENGTH if key in options}}
+    # The only key of a run that a method's table may set besides the options of the method.
+    values = {**values, **({"epochs": options.pop("epochs")} if "epochs" in options else {})}
     block = values.pop(method.replace("-", "_"), {})  # a block may be spelled either way
     block = values.pop(method, block)
     if "preset" in options and isinstance(block, dict) and block.get("preset") != options["preset"]:
@@ -238,8 +237,7 @@ def _study_table(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: study: must be a table of {', '.join(known)}, got {table!r}")
     for key in table:
         if key not in known:
-            hint = did_you_mean(key, known) or f"; known keys: {', '.join(known)}"
-            raise ConfigError(f"{source}: study.{key}: unknown key{hint}")
+            raise unknown_name(f"{source}: study", key, known)
     methods = table.get("methods", [])
     if not isinstance(methods, list) or not all(isinstance(name, str) for name in methods):
         raise ConfigError(f"{source}: study.methods: must be a list of names, got {methods!r}")
