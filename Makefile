@@ -33,7 +33,7 @@ demo: $(INSTALLED)  ## does it tune? seven fixed rates beside a run that is give
 # The pictures of README, from the page of the demo and that of one run; needs Chromium.
 PICTURE := $(BIN)/python -m tools.pictures
 pictures: demo  ## take the pictures of README again
-	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --top 108 --height 735
+	$(PICTURE) studies/demo-page/index.html docs/pictures/demo.png --top 140 --height 650
 	$(BIN)/annealtune report studies/demo/runs/self-tuned-seed0
 	$(PICTURE) studies/demo/runs/self-tuned-seed0/report/index.html docs/pictures/run.png --height 1150
 

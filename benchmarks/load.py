@@ -70,7 +70,6 @@ def study(size: int) -> dict[str, float]:
     from rich.console import Console
 
     from annealtune.studies.display import Display
-    from annealtune.studies.engines import Event
     from annealtune.studies.plan import make_plan
     from annealtune.studies.records import read_study
     from annealtune.studies.report.study_page import write_report
@@ -81,10 +80,9 @@ def study(size: int) -> dict[str, float]:
     class InThisProcess:
         def run(self, tasks: Any, observer: Any, stop: Any) -> None:
             for task in tasks:
-                observer.happened(Event("started", task))
+                observer("started", task, "")
                 run(task.config, task.path)
-                observer.happened(Event("finished", task))
-                observer.refresh()
+                observer("finished", task, "")
 
     def start(path: Path) -> None:
         display = Display(Console(file=io.StringIO()))

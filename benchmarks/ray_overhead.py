@@ -17,26 +17,20 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from annealtune.studies.engines import Engine, Event
+from annealtune.studies.engines import Engine, EventKind
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.engines.ray import RayEngine
-from annealtune.studies.plan import make_plan
-from annealtune.studies.run import tasks_of
+from annealtune.studies.plan import Task, make_plan
 from annealtune.training.stopping import StopRequest
 
 WRITE = "import sys; open(sys.argv[4] + '/result.json', 'w').write('{}')"
 NOTHING = (sys.executable, "-S", "-E", "-c", WRITE)
 
 
-class Silent:
-    """An observer who looks away."""
-
-    def happened(self, event: Event) -> None:
-        if event.kind in ("failed", "retried"):
-            raise SystemExit(event.detail)
-
-    def refresh(self) -> None:
-        pass
+def look_away(kind: EventKind, _: Task, detail: str) -> None:
+    """Say nothing of what happens, unless it must not."""
+    if kind in ("failed", "retried"):
+        raise SystemExit(detail)
 
 
 def seconds_of(engine: Engine, runs: int) -> float:
@@ -44,9 +38,9 @@ def seconds_of(engine: Engine, runs: int) -> float:
     values = {"data": "digits", "model": "mlp", "epochs": 1, "threads": 1}
     plan = make_plan(values, name="benchmark", methods=["sgd-sa"], seeds=range(runs))
     with tempfile.TemporaryDirectory() as directory:
-        tasks = tasks_of(plan, Path(directory))
+        tasks = plan.tasks(Path(directory))
         started = time.perf_counter()
-        engine.run(tasks, Silent(), StopRequest())
+        engine.run(tasks, look_away, StopRequest())
         return time.perf_counter() - started
 
 

@@ -34,7 +34,7 @@ import annealtune.cli
 from annealtune.studies.engines import local
 
 class Forked:
-    def __init__(self, command, log, environment):
+    def __init__(self, program, words, log, environment):
         self.returncode = None
         self.pid = os.fork()
         if self.pid:
@@ -44,12 +44,13 @@ class Forked:
             os.setpgid(0, 0)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
-            os.dup2(log.fileno(), 1)
-            os.dup2(log.fileno(), 2)
+            file = os.open(log, os.O_WRONLY | os.O_APPEND)
+            os.dup2(file, 1)
+            os.dup2(file, 2)
             os.closerange(3, 256)
             sys.stdout = open(1, "w", closefd=False)
             sys.stderr = open(2, "w", closefd=False, buffering=1)
-            sys.argv = ["annealtune", *command[3:]]
+            sys.argv = ["annealtune", *words]
             annealtune.cli.main()
         except SystemExit as left:
             code = left.code if isinstance(left.code, int) else int(left.code is not None)
@@ -73,7 +74,7 @@ class Forked:
     def terminate(self):
         os.kill(self.pid, signal.SIGTERM)
 
-local._popen = Forked
+local.popen = Forked
 """
 
 

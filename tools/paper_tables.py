@@ -6,12 +6,14 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
-from annealtune.studies.report.joint_table import OF_PAPER, PAPER, joint_table
+from annealtune.studies.report.table_1 import result_rows, value_cell, winners
 from annealtune.studies.reproduction import net_of
+from annealtune.studies.statistics import Measure, study_statistics
 
 # What tells how a run was made, besides its experiment.
 ORIGIN = ("annealtune", "commit", "torch", "python", "machine", "cpu", "threads")
@@ -23,7 +25,30 @@ METHODS = {
     "self-tuned over SGD": "self-tuned-sgd",
     "self-tuned over AdamW": "self-tuned",
 }
-_THEIRS = ("sgd-sa", BASELINE)
+# Table 1 of the paper: final validation loss, in millionths, and accuracy, in hundredths of a per
+# cent, of seeds 0 to 9.
+_PRINTED = {
+    "vgg16": {
+        BASELINE: (
+            (1640, 1564, 1642, 1662, 1628, 1677, 1505, 1480, 1623, 1680),
+            (8527, 8494, 8484, 8493, 8492, 8537, 8491, 8528, 8526, 8541),
+        ),
+        "sgd-sa": (
+            (1127, 1206, 1121, 1133, 1278, 1112, 1233, 1130, 1167, 1084),
+            (8644, 8618, 8604, 8676, 8517, 8630, 8571, 8659, 8614, 8628),
+        ),
+    },
+    "resnet34": {
+        BASELINE: (
+            (1519, 1472, 1467, 1468, 1602, 1558, 1480, 1532, 1574, 1499),
+            (8218, 8258, 8227, 8237, 8169, 8180, 8224, 8207, 8152, 8241),
+        ),
+        "sgd-sa": (
+            (1306, 1231, 1238, 1457, 1585, 1276, 1405, 1261, 1407, 1240),
+            (8255, 8411, 8332, 8139, 7631, 8374, 8207, 8257, 8312, 8319),
+        ),
+    },
+}
 NO_RECORD = "no record yet"
 _LOSS, _ACCURACY, _TRAINING = "validation_paper_loss", "validation_accuracy", "train_eval_accuracy"
 # The first and the last epochs that are looked at together.
@@ -36,9 +61,9 @@ _BUILT = re.compile(r"(<!-- built: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def fill(text: str, studies: Sequence[Study]) -> str:
     """Return a page with the tables between its marks built from studies."""
     tables: dict[str, Callable[[], list[Sequence[str]]]] = {
-        "table-1": lambda: _table_1(studies, "last epoch", is_paper=False),
-        "table-1-best": lambda: _table_1(studies, "best epoch", is_paper=False),
-        "table-1-paper": lambda: _table_1(studies, "last epoch", is_paper=True),
+        "table-1": lambda: _table_1(studies, "last", is_paper=False),
+        "table-1-best": lambda: _table_1(studies, "best", is_paper=False),
+        "table-1-paper": lambda: _table_1(studies, "last", is_paper=True),
         **{name: partial(_claim, each, studies) for name, each in CLAIMS.items()},
         "figure-1": lambda: _figure_1(studies),
         "records": lambda: _records(studies),
@@ -53,29 +78,67 @@ def fill(text: str, studies: Sequence[Study]) -> str:
     return _BUILT.sub(built, text)
 
 
-def _table_1(studies: Sequence[Study], epoch: str, *, is_paper: bool) -> list[Sequence[str]]:
-    """Return Table 1 with the numbers of one epoch: of the paper, or of our runs.
+def _nets(studies: Sequence[Study]) -> dict[str, Study | None]:
+    """Return the study of each net of the paper's Table 1, None where there is no record."""
+    return {net: next((s for s in studies if net_of(s.name) == net), None) for net in _PRINTED}
+
+
+def paper_study(net: str) -> Study:
+    """Return the paper's own runs as if they had been read from disk."""
+    runs = []
+    for method, columns in _PRINTED[net].items():
+        for seed, (loss, accuracy) in enumerate(zip(*columns, strict=True)):
+            line = {"epoch": 1, _LOSS: loss / 1e6, _ACCURACY: accuracy / 1e4}
+            result = {"epochs": 1, "last_validation_accuracy": accuracy / 1e4}
+            runs.append(RunRecord(method, seed, Path(), "finished", metrics=(line,), result=result))
+    return Study(Path(), net, "", tuple(_PRINTED[net]), tuple(range(10)), {}, tuple(runs), {})
+
+
+def _table_1(
+    studies: Sequence[Study], epoch: Literal["last", "best"], *, is_paper: bool
+) -> list[Sequence[str]]:
+    """Return Table 1 with the numbers of one epoch, both nets: of the paper, or of our runs.
 
     Below the last epochs of our runs stand mean and best of the paper too.
     """
-    table = joint_table(studies)
-    if table is None:
+    found = _nets(studies)
+    if not any(found.values()):
         return []
-    titles = [title for title, width in table.groups for _ in range(width)]
-    wanted = [place for place, title in enumerate(titles) if not title or epoch in title]
-    # Best epochs are ours alone.
-    both = not is_paper and epoch == "last epoch"
-    rows = [row for row in table.rows if row[0].text.endswith(OF_PAPER) is is_paper]
-    rows += [r for r in table.footer if both or r[0].text.endswith(OF_PAPER) is is_paper]
-    nets = [title.partition(",")[0] for title in titles]
-    if is_paper:
-        nets = [net.partition("-w")[0] for net in nets]
-    named = [f"{nets[place]}: {table.columns[place]}" for place in wanted[2:]]
-    lines: list[Sequence[str]] = [(*table.columns[:2], *named)]
-    for row in rows:
-        cells = [row[place] for place in wanted]
-        lines.append([f"**{cell.text}**" if cell.is_best else cell.text for cell in cells])
-    return lines
+    theirs = {net: _cells(paper_study(net), epoch, ", the paper") for net in found}
+    ours = {net: _cells(study, epoch) if study else {} for net, study in found.items()}
+    shown = theirs if is_paper else ours
+    beside = theirs if not is_paper and epoch == "last" else {}
+    lines: list[Sequence[str]] = []
+    for kind in ("run", "mean", "best"):
+        for each in (shown, {} if kind == "run" else beside):
+            places = dict.fromkeys(p for cells in each.values() for p in cells if p[0] == kind)
+            for place in places:
+                texts = (cells.get(place, ("", "")) for cells in each.values())
+                lines.append((*place[1:], *itertools.chain(*texts)))
+    models = [
+        net if study is None or is_paper else study.experiment["model"]
+        for net, study in found.items()
+    ]
+    named = [f"{model}: {title}" for model in models for title in ("loss", "accuracy")]
+    return [("method", "seed", *named), *lines]
+
+
+def _cells(
+    study: Study, epoch: Literal["last", "best"], after: str = ""
+) -> dict[tuple[str, str, str], list[str]]:
+    """Return loss and accuracy of every line, by its kind, its method and its seed."""
+    rows = result_rows(study, study_statistics(study))
+    won = winners(rows)
+    texts: dict[tuple[str, str, str], list[str]] = {}
+    for index, row in enumerate(rows):
+        line = []
+        for quantity in ("paper_loss", "accuracy"):
+            measure = Measure(epoch, "validation", quantity)
+            text = value_cell(row, measure, is_best=False).text
+            line.append(f"**{text}**" if (index, measure) in won else text)
+        seed = row.kind if row.run is None else str(row.run.seed)
+        texts[row.kind, row.method + after, seed] = line
+    return texts
 
 
 def _records(studies: Sequence[Study]) -> list[Sequence[str]]:
@@ -106,38 +169,29 @@ class Claim(NamedTuple):
     """What is measured for one claim.
 
     Attributes:
-        ours: the text for a method of a study.
-        theirs: the text for the paper's own numbers of its two methods by a key; None: it has none.
-        key: which numbers those are.
+        text: what a method of a study gives.
+        is_printed: whether the paper's Table 1 has the numbers for it.
         is_of_steps: whether it is about the accept test of steps, which not all methods have.
     """
 
-    ours: Callable[[Study, str], str]
-    theirs: Callable[[_Curves, _Curves], str] | None = None
-    key: str = _ACCURACY
+    text: Callable[[Study, str], str]
+    is_printed: bool = False
     is_of_steps: bool = False
 
 
 def _claim(claim: Claim, studies: Sequence[Study]) -> list[Sequence[str]]:
     """Return what the paper has for a claim on both nets, and what each method gives."""
-    found = {net: next((s for s in studies if net_of(s.name) == net), None) for net in PAPER}
-    titles = [
-        net if study is None else f"{study.experiment.get('model', net)}"
-        for net, study in found.items()
-    ]
+    found = _nets(studies)
+    titles = [study.experiment["model"] if study else net for net, study in found.items()]
     rows: list[Sequence[str]] = [("", *titles)]
-    if claim.theirs is not None:
-        printed = (
-            [dict(enumerate([v] for v in PAPER[net][m][claim.key == _ACCURACY])) for m in _THEIRS]
-            for net in found
-        )
-        rows.append(("the paper", *(claim.theirs(*each) for each in printed)))
+    if claim.is_printed:
+        rows.append(("the paper", *(claim.text(paper_study(net), "sgd-sa") for net in found)))
     for name, method in METHODS.items():
         if claim.is_of_steps and method.startswith("self-tuned"):
             continue
         cells = [
             NO_RECORD if study is None or not _curves(study, method, _LOSS)
-            else claim.ours(study, method)
+            else claim.text(study, method)
             for study in found.values()
         ]  # fmt: skip
         rows.append((name, *cells))
@@ -249,16 +303,14 @@ def _refused(study: Study, method: str) -> str:
 
 
 CLAIMS = {
-    "loss": Claim(
-        _compared(_LOSS, partial(_won, is_loss=True)), partial(_won, is_loss=True), _LOSS
-    ),
-    "accuracy": Claim(_compared(_ACCURACY, _won), _won),
-    "best-seed": Claim(_compared(_ACCURACY, _ended(max)), _ended(max)),
+    "loss": Claim(_compared(_LOSS, partial(_won, is_loss=True)), is_printed=True),
+    "accuracy": Claim(_compared(_ACCURACY, _won), is_printed=True),
+    "best-seed": Claim(_compared(_ACCURACY, _ended(max)), is_printed=True),
     "probability": Claim(_probability, is_of_steps=True),
     "large-rates": Claim(_by_rate, is_of_steps=True),
     "training": Claim(_compared(_TRAINING, _ended(fmean))),
     "drops": Claim(_compared(_ACCURACY, _dropped)),
-    "seed": Claim(_compared(_ACCURACY, _ended(stdev)), _ended(stdev)),
+    "seed": Claim(_compared(_ACCURACY, _ended(stdev)), is_printed=True),
     "accept-test": Claim(_refused, is_of_steps=True),
 }
 

@@ -36,6 +36,7 @@ from annealtune.studies.records import (
     read_study,
     run_path,
     sealed_toml,
+    shared_options,
 )
 from annealtune.studies.report.study_page import write_overview
 from annealtune.training.storage import flat
@@ -139,8 +140,7 @@ def _numbers(file: str, content: bytes | None) -> Any:
 def _merged(kept: dict[str, Any], more: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the plan of a record with the methods and seeds of one more study."""
     methods = {each["label"]: each for each in kept["methods"]}
-    ours, theirs = ({**each["experiment"], "vary": each["vary"]} for each in (kept, more))
-    pairs = [("", ours, theirs)]
+    pairs = [("", _task(kept), _task(more))]
     for each in more["methods"]:
         old = methods.setdefault(each["label"], each)
         pairs.append((f"{each['label']}: ", old["config"], each["config"]))
@@ -155,6 +155,13 @@ def _merged(kept: dict[str, Any], more: Mapping[str, Any], folder: Path) -> dict
                 )
     seeds = sorted({*kept["seeds"], *more["seeds"]})
     return {**kept, "methods": list(methods.values()), "seeds": seeds}
+
+
+def _task(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what all methods of a plan have in common, but for the options of a method."""
+    shared = shared_options(each["config"] for each in facts["methods"])
+    common = {key: value for key, value in shared.items() if "." not in key and key != "method"}
+    return {**common, "vary": facts["vary"]}
 
 
 def _described(facts: Mapping[str, Any], runs: _Runs, name: str) -> dict[str, Any]:
@@ -215,7 +222,7 @@ def read_kept(folder: Path) -> Study:
         (path / STUDY).write_bytes((folder / STUDY).read_bytes())
         with tarfile.open(folder / PACKED) as archive:
             archive.extractall(path, filter="data")
-        study = read_study(path, large=False)
+        study = read_study(path)
     runs = tuple(run for run in study.runs if run.status == "finished")
     return dataclasses.replace(study, runs=runs)
 

@@ -206,7 +206,6 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
         alpha=0.6,
     )
     axes.plot(ends, ends, color=SERIES[6], linewidth=1)
-    far: list[tuple[float, float, str]] = []
     groups: dict[float, list[tuple[float, float, float, str]]] = {}
     for task in results.tasks():
         chosen = sorted(results.chosen_rates(task, method).values())
@@ -222,8 +221,6 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
             color = SERIES[0] if is_sealed else SERIES[6]
             axes.plot([place, place], [low, high], color=color, linewidth=1, alpha=0.6)
             axes.plot(place, mean, "o" if is_sealed else "s", color=color, markersize=5)
-            if abs(math.log10(mean / best)) > _CLOSE:
-                far.append((place, mean, task))
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(ends)
@@ -232,7 +229,6 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
         axis.set_major_locator(FixedLocator([10.0**p for p in range(-6, 1)]))
         axis.set_minor_locator(NullLocator())
         axis.set_major_formatter(FuncFormatter(lambda rate, _: power(rate)))
-    _name_far(axes, far)
     axes.set_xlabel("best fixed rate")
     axes.set_ylabel("rate chosen in the run")
     dot: Look = {"linestyle": "none", "markersize": 5}
@@ -244,26 +240,6 @@ def draw_rates(axes: Axes, results: Results, method: str) -> Axes:
         ],
     )
     return axes
-
-
-def _name_far(axes: Axes, far: Sequence[tuple[float, float, str]]) -> None:
-    """Name the tasks whose rate is far off, unless the name would lie upon another."""
-    named: list[tuple[float, float]] = []
-    for rate, chosen, task in sorted(far, key=lambda each: -abs(math.log(each[1] / each[0]))):
-        if all(
-            abs(math.log10(chosen / y)) > 0.2 or abs(math.log10(rate / x)) > 2 for x, y in named
-        ):
-            is_above = chosen > rate
-            axes.annotate(
-                task,
-                (rate, chosen),
-                (0, 6 if is_above else -6),
-                textcoords="offset points",
-                ha="center",
-                va="bottom" if is_above else "top",
-                fontsize=8.5,
-            )
-            named.append((rate, chosen))
 
 
 def by_task(results: Results, tasks: Sequence[str], *, sealed: bool) -> Panel:
@@ -290,7 +266,7 @@ def draw_by_task(axes: Axes, results: Results, tasks: Sequence[str]) -> Axes:
         [0.9, *(m * 0.95 for each in methods for m in results.means(tasks, each).values())]
     )
     axes.set_xlim(max(lowest, 0.2), _TASKS_END)
-    _plain_ticks(axes, [0.3, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 3, 5, 10])
+    _plain_ticks(axes, [0.3, 0.5, 0.8, 1, 1.2, 1.5, 2, 3, 5, 10])
     axes.set_yticks(range(len(ordered)), ordered)
     axes.set_ylim(len(ordered) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)

@@ -8,10 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-import jinja2
-
 from annealtune.studies.report.figures.panels import render as render_panel
-from annealtune.studies.report.shell import environment
+from annealtune.studies.report.shell import fill_template
+from annealtune.studies.report.tables import Cell, Table, text_cell
 
 from . import figures
 from .oracle import tried_rates
@@ -66,8 +65,13 @@ class Section(NamedTuple):
 def render(records: Records) -> str:
     """Return the page as HTML."""
     results = Results(records)
-    frame = environment(jinja2.FileSystemLoader(Path(__file__).parent))
-    return frame.get_template("quality.html").render(
+    return fill_template(
+        "quality.html",
+        Path(__file__).parent,
+        kind="annealtune benchmark",
+        title="One run beside the best fixed rate",
+        subtitle="Numbers are test scores over those of the best fixed rate on the same seed, at "
+        "equal cost; lower is better, and 1 is level.",
         hero=_hero(results),
         rates=_inline(figures.rates(results)) if results.tasks() else "",
         halves=[_half(results, sealed=sealed) for sealed in _halves(results)],
@@ -209,32 +213,6 @@ def _task_list(results: Results) -> list[dict[str, Any]]:
 # --- Tables ---
 
 
-class Cell(NamedTuple):
-    """What stands in one place of a table.
-
-    Attributes:
-        text: is shown.
-        order: what the cell is sorted by; the text if there is none.
-        detail: smaller, below it.
-        tone: the name of its shade.
-        is_strong: whether it is the best of its row, or ours.
-    """
-
-    text: str
-    order: float | None = None
-    detail: str = ""
-    tone: str = ""
-    is_strong: bool = False
-
-
-class Table(NamedTuple):
-    """Titles, rows, and rows that stay below when the others are sorted."""
-
-    columns: tuple[str, ...]
-    rows: list[tuple[Cell, ...]]
-    footer: Sequence[tuple[Cell, ...]] = ()
-
-
 def methods_of(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> list[str]:
     """Return the methods with runs, in the order in which they are shown; unknown ones last."""
     names = {key.method for key in results.records if not key.variant and "-at-" not in key.method}
@@ -254,13 +232,13 @@ def overview(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -
     rows = []
     for method in order:
         other = None if method == OURS else results.compared(tasks, OURS, method, setting)
-        name = Cell(label(method), is_strong=method == OURS)
+        name = text_cell(label(method))._replace(is_best=method == OURS)
         rows.append((name, *_overall(known[method]), *_compared(other)))
-    return Table(columns, rows)
+    return Table(columns, tuple(rows))
 
 
 def variants(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
-    """Return one row for each variant of SelfTuner, the best first; SelfTuner itself comes last.
+    """Return one row for each variant of SelfTuner, the best first, and SelfTuner itself.
 
     The ratio is paired: over the tasks and seeds that both have, with an interval over the tasks.
     """
@@ -269,31 +247,32 @@ def variants(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -
         each = results.overall(tasks, variant, setting)
         beside = results.compared(tasks, variant, OURS, setting)
         if each is not None and beside is not None:
-            row = (Cell(variant), *_overall(each), *_compared(beside))
+            row = (text_cell(variant), *_overall(each), *_compared(beside))
             found.append((beside.ratio.value, variant, row))
     own = results.overall(tasks, OURS, setting)
-    footer = [] if own is None else [(Cell("as it is"), *_overall(own), *_compared(None))]
+    as_it_is = (text_cell("as it is"), *_overall(own), *_compared(None)) if own else ()
     columns = ("variant", *_OVERALL, "over ours", "ahead on", "p (Wilcoxon)")
-    return Table(columns, [row for _, _, row in sorted(found, key=lambda f: f[:2])], footer)
+    rows = tuple(row for _, _, row in sorted(found, key=lambda f: f[:2]))
+    return Table(columns, rows, summary=(as_it_is,) if as_it_is else ())
 
 
 def by_task(results: Results, tasks: Sequence[str], setting: Setting = ADAMW) -> Table:
-    """Return one row a task, one column a method; means below."""
+    """Return one row a task, one column a method; and their means."""
     methods = methods_of(results, tasks, setting)
     rows = []
     for task in tasks:
         means = {method: results.mean(task, method, setting) for method in methods}
         lowest = min((mean.value for mean in means.values() if mean), default=None)
         ratios = (
-            _ratio(mean, is_strong=bool(mean and mean.value == lowest)) for mean in means.values()
+            _ratio(mean, is_best=bool(mean and mean.value == lowest)) for mean in means.values()
         )
-        rows.append((Cell(task), _best(results, task, setting), *ratios))
+        rows.append((text_cell(task), _best(results, task, setting), *ratios))
     overall = [results.overall(tasks, method, setting) for method in methods]
-    footer = [
-        (Cell("geometric mean"), Cell(""), *(_ratio(each and each.mean) for each in overall)),
-        (Cell("worst"), Cell(""), *(_worst(each) for each in overall)),
-    ]
-    return Table(("task", "best rate", *map(label, methods)), rows, footer)
+    summary = (
+        (text_cell("geometric mean"), Cell(""), *(_ratio(each and each.mean) for each in overall)),
+        (text_cell("worst"), Cell(""), *(_worst(each) for each in overall)),
+    )
+    return Table(("task", "best rate", *map(label, methods)), tuple(rows), summary=summary)
 
 
 def _best(results: Results, task: str, setting: Setting) -> Cell:
@@ -311,13 +290,13 @@ def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAM
         chosen = (results.chosen_rates(task, method, setting) for method in methods)
         rows.append(
             (
-                Cell(task),
+                text_cell(task),
                 _best(results, task, setting),
                 _number(results.spread(task, setting), ".2f"),
                 *(
                     Cell(
                         ", ".join(f"{rate:.2g}" for rate in each.values()) or NOT_RUN,
-                        fmean(each.values()) if each else None,
+                        fmean(each.values()) if each else "",
                     )
                     for each in chosen
                 ),
@@ -325,7 +304,7 @@ def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAM
             )
         )
     names = (f"{label(method)}, by seed" for method in methods)
-    return Table(("task", "best held", "its seeds differ by", *names, "extra steps"), rows)
+    return Table(("task", "best held", "its seeds differ by", *names, "extra steps"), tuple(rows))
 
 
 def failures(results: Results) -> list[tuple[str, str]]:
@@ -352,13 +331,13 @@ def failures(results: Results) -> list[tuple[str, str]]:
 def plain(table: Table) -> str:
     """Return a table as Markdown."""
     lines = [table.columns, ("---",) * len(table.columns)]
-    lines += [tuple(map(_markdown, row)) for row in (*table.rows, *table.footer)]
+    lines += [tuple(map(_markdown, row)) for row in (*table.rows, *table.summary)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _markdown(cell: Cell) -> str:
     text = cell.text.replace("|", "\\|")
-    text = f"**{text}**" if cell.is_strong and text else text
+    text = f"**{text}**" if cell.is_best and text else text
     return f"{text} ({cell.detail})" if cell.detail else text
 
 
@@ -383,14 +362,14 @@ def _compared(each: Compared | None) -> tuple[Cell, ...]:
     return _ratio(each.ratio)._replace(tone=""), ahead, _number(each.p, ".2g")
 
 
-def _ratio(mean: Mean | None, *, is_strong: bool = False) -> Cell:
+def _ratio(mean: Mean | None, *, is_best: bool = False) -> Cell:
     if mean is None:
         return Cell(NOT_RUN)
     detail = ""
     if mean.low is not None and mean.high is not None and mean.value < BROKEN * 0.999:
         detail = f"{_short(mean.low)} to {_short(mean.high)}"
     tone = next(name for bound, name in _TONES if mean.value <= bound)
-    return Cell(_short(mean.value), mean.value, detail, tone, is_strong)
+    return Cell(_short(mean.value), mean.value, is_best, detail=detail, tone=tone)
 
 
 def _short(ratio: float) -> str:

@@ -36,7 +36,6 @@ def study(tmp_path):
         "vary": "seed",
         "seeds": [0],
         "methods": [{"label": "sgd", "config": {"method": "sgd"}}],
-        "experiment": {},
         "environment": {},
     }
     (tmp_path / "study").mkdir()

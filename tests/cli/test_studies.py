@@ -231,7 +231,7 @@ def finished(kept, program, tiny, place):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["--out", "study/runs/sgd-seed0"], "study/runs/sgd-seed0: is a run directory"),
+        (["--out", "study/runs/sgd-seed0"], " and is not a study"),
         (["--out", "."], " and is not a study"),
         (["--out", "tiny.toml"], "tiny.toml: is not a directory"),
         (["--out", "study", "--epochs", "4"], "epochs = 4 (was 3)"),

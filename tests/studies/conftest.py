@@ -13,6 +13,8 @@ import tomli_w
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import FORMAT, Study, read_study, run_path, sealed_toml
+from annealtune.training.stopping import StopRequest
+from tools.paper_tables import paper_study as printed_study
 
 RATES = (0.9, 0.5, 0.1)
 FAKE_PROGRAM = (sys.executable, "-S", "-E", str(Path(__file__).with_name("fake_program.py")))
@@ -42,7 +44,6 @@ def write_study(
             {"label": label, "config": experiment | {"method": kinds.get(label, label)}}
             for label in runs
         ],
-        "experiment": experiment,
         "environment": {"annealtune": "0.1.0", "python": "3.11.7", "machine": "x86_64"},
     } | facts
     path.mkdir(parents=True, exist_ok=True)
@@ -62,7 +63,6 @@ def write_run(
     accuracy: float | None = 0.9,
     loss: float | None = 0.3,
     epochs: int = 4,
-    moves: bool | None = None,
     failure: str | None = None,
     done: int | None = None,
     result: dict[str, Any] | None = None,
@@ -77,7 +77,6 @@ def write_run(
             run knows only losses, as in regression, and has no such keys.
         loss: of the last epoch; the best one has 0.1 less, the test set 0.05 more.
         epochs: planned.
-        moves: whether the method has moves; None: as its name says.
         failure: why it failed, after ``done`` epochs.
         done: epochs done by a run that is not finished.
         result: keys of ``result.json`` to replace.
@@ -86,7 +85,7 @@ def write_run(
     path.mkdir(parents=True)
     known = 0.0 if accuracy is None else accuracy
     (path / "config.toml").write_text(tomli_w.dumps(config | {"epochs": epochs}))
-    has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate") if moves is None else moves
+    has_moves = config["method"] in ("sgd-sa", "ssa", "random-rate")
     lines = []
     for epoch in range(1, (epochs if done is None else done) + 1):
         left = epochs - epoch
@@ -178,51 +177,21 @@ def three_methods(make_study: Callable[..., Study]) -> Study:
     )
 
 
-# Table 1 of the paper: loss and accuracy of Scheduled-SGD, then of SGD-SA, seeds 0 to 9.
-PAPER_VGG16 = """
-0.001640 85.27 0.001127 86.44
-0.001564 84.94 0.001206 86.18
-0.001642 84.84 0.001121 86.04
-0.001662 84.93 0.001133 86.76
-0.001628 84.92 0.001278 85.17
-0.001677 85.37 0.001112 86.30
-0.001505 84.91 0.001233 85.71
-0.001480 85.28 0.001130 86.59
-0.001623 85.26 0.001167 86.14
-0.001680 85.41 0.001084 86.28
-"""
-PAPER_RESNET34 = """
-0.001519 82.18 0.001306 82.55
-0.001472 82.58 0.001231 84.11
-0.001467 82.27 0.001238 83.32
-0.001468 82.37 0.001457 81.39
-0.001602 81.69 0.001585 76.31
-0.001558 81.80 0.001276 83.74
-0.001480 82.24 0.001405 82.07
-0.001532 82.07 0.001261 82.57
-0.001574 81.52 0.001407 83.12
-0.001499 82.41 0.001240 83.19
-"""
-
-
-@pytest.fixture(params=[("vgg16", PAPER_VGG16), ("resnet34", PAPER_RESNET34)], ids=lambda p: p[0])
+@pytest.fixture(params=["vgg16", "resnet34"])
 def paper_study(request: pytest.FixtureRequest, tmp_path: Path) -> Study:
     """A study whose runs reached what the paper says, one for each of its two nets."""
-    model, table = request.param
-    rows = [[float(number) for number in line.split()] for line in table.split("\n") if line]
-
-    def run(loss: float, accuracy: float) -> dict[str, Any]:
+    runs: dict[str, dict[int, dict[str, Any] | None]] = {}
+    for run in printed_study(request.param).runs:
+        [line] = run.metrics
+        loss, accuracy = line["validation_paper_loss"], line["validation_accuracy"]
         metric = {"validation_paper_loss": loss}
-        return {"accuracy": accuracy / 100, "loss": 512 * loss, "metric": metric}
-
+        reached = {"accuracy": accuracy, "loss": 512 * loss, "metric": metric}
+        runs.setdefault(run.method, {})[run.seed] = reached
     return write_study(
         tmp_path / "study",
-        {
-            "scheduled-sgd": {seed: run(*row[:2]) for seed, row in enumerate(rows)},
-            "sgd-sa": {seed: run(*row[2:]) for seed, row in enumerate(rows)},
-        },
-        experiment={"data": "cifar10", "model": model, "validate_on": "test"},
-        name=f"paper-cifar10-{model}",
+        runs,
+        experiment={"data": "cifar10", "model": request.param, "validate_on": "test"},
+        name=f"paper-cifar10-{request.param}",
     )
 
 
@@ -232,18 +201,14 @@ class Recorder:
     def __init__(self):
         self.events = []
         self.shown = []
-        self.on_refresh = lambda: None
 
     @contextlib.contextmanager
     def showing(self, tasks, done):
         self.shown.append((len(tasks), done))
         yield
 
-    def happened(self, event):
-        self.events.append((event.kind, event.task.name, event.detail))
-
-    def refresh(self):
-        self.on_refresh()
+    def happened(self, kind, task, detail):
+        self.events.append((kind, task.name, detail))
 
     def names(self, kind):
         return [name for happened, name, _ in self.events if happened == kind]
@@ -252,6 +217,22 @@ class Recorder:
 @pytest.fixture
 def recorder():
     return Recorder()
+
+
+class Watcher(StopRequest):
+    """Does something whenever an engine looks whether to stop; what that returns is the signal."""
+
+    def __init__(self, look):
+        self.look = look
+
+    @property
+    def signal_number(self):
+        return self.look()
+
+
+@pytest.fixture(scope="session")
+def watcher():
+    return Watcher
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ lock = os.open(run / ".lock", os.O_RDWR | os.O_CREAT)
 try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except OSError:
-    sys.exit("annealtune: another process is working in this run directory")
+    sys.exit("annealtune: another process is working in this directory")
 
 
 def leave(number, _):

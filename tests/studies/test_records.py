@@ -1,18 +1,17 @@
 """A study read back: every state of a run has a name, no damage is a traceback."""
 
-import filelock
 import pytest
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import (
     FORMAT,
-    acquire,
     is_locked,
     read_lone_run,
     read_study,
     run_path,
     sealed_toml,
 )
+from annealtune.training.storage.files import locked
 
 FACTS = {
     "format": FORMAT,
@@ -21,7 +20,6 @@ FACTS = {
     "vary": "seed",
     "seeds": [0, 1],
     "methods": [{"label": "sgd", "config": {"method": "sgd", "epochs": 2}}],
-    "experiment": {"epochs": 2},
     "environment": {"torch": "2"},
 }
 METRICS = '{"epoch": 1}\n{"epoch": 2}\n'
@@ -48,15 +46,15 @@ def run_of(files):
 
 
 def test_a_study_has_one_record_a_method_and_seed(study):
-    methods = [{"label": label, "config": {"method": "sgd"}} for label in ("b", "a")]
+    methods = [{"label": n, "config": {"method": n, "sgd": {"lr": 1.0}}} for n in ("b", "a")]
     read = read_study(study(methods=methods, seeds=[4, 2]))
     assert read.methods == ("b", "a")
     assert read.seeds == (4, 2)
     assert [(run.method, run.seed) for run in read.runs] == [("b", 4), ("b", 2), ("a", 4), ("a", 2)]
     assert [run.seed for run in read.of("a")] == [4, 2]
     assert (read.name, read.command, read.vary) == ("study", "annealtune study x.toml", "seed")
-    assert read.configs == {"b": {"method": "sgd"}, "a": {"method": "sgd"}}
-    assert (read.experiment, read.environment) == ({"epochs": 2}, {"torch": "2"})
+    assert read.configs == {each["label"]: each["config"] for each in methods}
+    assert (read.experiment, read.environment) == ({"sgd.lr": 1.0}, {"torch": "2"})
 
 
 @pytest.mark.parametrize(
@@ -134,9 +132,6 @@ def test_no_label_leads_out_of_the_study(label, tmp_path):
 
 
 def test_a_directory_is_locked_while_somebody_works_there(tmp_path):
-    lock = filelock.FileLock(tmp_path / ".lock")
-    assert not is_locked(tmp_path)
-    assert acquire(lock)
-    assert is_locked(tmp_path)
-    lock.release()
+    with locked(tmp_path):
+        assert is_locked(tmp_path)
     assert not is_locked(tmp_path)

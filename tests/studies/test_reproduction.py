@@ -51,7 +51,7 @@ def planned(part, size, *assignments, seeds=None):
 @pytest.mark.parametrize(("part", "size"), PARTS)
 def test_every_part_can_be_planned_and_costed(part, size):
     plan = planned(part, size)
-    assert plan.methods == part.methods
+    assert tuple(plan.configs) == part.methods
     assert 0 < part.hours(plan, size, 2) < 24 * 30
     assert size == "paper" or part.hours(plan, size, 1) == 2 * part.hours(plan, size, 2)
 
@@ -111,7 +111,7 @@ def test_the_paper_s_own_settings(name):
 def test_the_demo_says_itself_what_is_studied():
     for name in ("demo", "demo-siren"):
         planned = make_plan(values_of(name), name=name)
-        tuned, *fixed = planned.methods
+        tuned, *fixed = planned.configs
         assert tuned == "self-tuned"
         rates = {
             config.adamw.lr: config.adamw for m, config in planned.configs.items() if m != tuned

@@ -209,7 +209,8 @@ def test_a_run_that_comes_again_must_be_the_same(made):
     with pytest.raises(ConfigError, match=f"{TEXT}-seed1"):
         results.keep([made / "s"], folder)
     facts = read_facts(made / "s")
-    facts["experiment"]["batch_size"] += 1
+    for method in facts["methods"]:
+        method["config"]["batch_size"] += 1
     (made / "s" / "study.toml").write_bytes(sealed_toml(facts))
     with pytest.raises(ConfigError, match="batch_size"):
         results.keep([made / "s"], folder)

@@ -15,7 +15,7 @@ from annealtune.errors import ConfigError, RunError, unknown_name
 from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.plan import VARIED, Plan, make_plan, parse_methods, parse_seeds
+from annealtune.studies.plan import VARIED, Plan, make_plan, parse_seeds
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import (
     REPRODUCTIONS,
@@ -116,7 +116,7 @@ def study(
         read_values(file, flags, set_),
         name=name,
         command=_typed_command(),
-        methods=None if methods is None else parse_methods(methods),
+        methods=None if methods is None else [name.strip() for name in methods.split(",")],
         seeds=None if seeds is None else parse_seeds(seeds),
         vary=vary,
         source=str(file or "flags"),
@@ -189,7 +189,7 @@ def reproduce(
     flags = {key: value for key, value in given.items() if value}
     jobs = jobs or (1 if size == "paper" else cores())
     plans = _plan_parts(chosen, size, flags, set_, seeds)
-    runs = sum(len(plan.runs()) for plan in plans)
+    runs = sum(len(plan.tasks(out)) for plan in plans)
     duration = _duration(chosen.hours(plans, size, jobs))
     typer.echo(f"{name}: {chosen.shows}; {runs} runs, about {duration}")
     failures = []
@@ -221,7 +221,7 @@ def _share_cores(plan: Plan, path: Path, jobs: int | None) -> tuple[Plan, Engine
     # One job for each core, or one in all where a GPU does the work; torch is not asked.
     has_gpu = shutil.which("nvidia-smi") is not None or sys.platform == "darwin"
     on_cpu = config.device == "cpu" or (config.device == "auto" and not has_gpu)
-    jobs = min(jobs or (cores() if on_cpu else 1), len(plan.runs()))
+    jobs = min(jobs or (cores() if on_cpu else 1), len(plan.tasks(path)))
     threads = config.threads or stored_threads(path) or max(1, cores() // jobs)
     return plan.with_threads(threads), LocalEngine(jobs)
 
@@ -276,7 +276,7 @@ def _list_reproductions(jobs: int) -> None:
         typer.echo(f"{name}: {each.shows}")
         for size in SIZES:
             plans = _plan_parts(each, size, {}, None, None)
-            runs = sum(len(plan.runs()) for plan in plans)
+            runs = sum(len(plan.configs) * len(plan.seeds) for plan in plans)
             hours = each.hours(plans, size, 1 if size == "paper" else jobs)
             typer.echo(f"  {size:<6} {runs:4} runs, about {_duration(hours)}")
     typer.echo(f"\nEstimates are for {jobs} cores, those of paper for one GPU.")

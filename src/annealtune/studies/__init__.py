@@ -4,5 +4,5 @@
 - `run.py`: from a plan to the last run, in one directory; `engines/`: who runs them; `display.py`:
   what a person sees meanwhile;
 - `reproduction.py`: the paper's experiments by name;
-- `records.py`: a study read back from disk; `statistics/`: numbers about it; `report/`: the page.
+- `records.py`: a study read back from disk; `statistics.py`: numbers about it; `report/`: the page.
 """

@@ -18,9 +18,11 @@ import dataclasses
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, get_args
 
-from annealtune.errors import ConfigError, did_you_mean, unknown_name
+from annealtune.errors import ConfigError, unknown_name
+from annealtune.studies.records import FAILURE_FILE, run_path
 from annealtune.training.config import (
     DEFAULT_METHOD,
     STUDY_TABLES,
@@ -29,6 +31,7 @@ from annealtune.training.config import (
     from_values,
 )
 from annealtune.training.config.blocks import AnnealingOptions
+from annealtune.training.storage.seal import METRICS, RESULT_FILE
 
 VARIED = ("seed", "init_seed", "data_seed", "decision_seed")
 DEFAULT_SEEDS = "0-9"  # as many as in the paper
@@ -40,17 +43,44 @@ BUILT_IN: dict[str, dict[str, Any]] = {
     **{f"sgd-sa-{preset}": {"method": "sgd-sa", "preset": preset} for preset in _PRESETS},
 }
 _TEMPERATURE = frozenset((*AnnealingOptions.model_fields, "preset"))
-# Keys of a run that a method's table may set besides the options of the method.
-_OWN_LENGTH = ("epochs",)
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 
 
-class PlannedRun(NamedTuple):
-    """One run of a plan: the label of its method, its seed and its whole config."""
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One run that is to be brought to its end.
+
+    Attributes:
+        method: the label of its method.
+        seed: its value of the seed that is varied.
+        config: what to run.
+        path: the run directory.
+    """
 
     method: str
     seed: int
     config: RunConfig
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        return f"{self.method} seed {self.seed}"
+
+    def is_done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return (self.path / RESULT_FILE).exists()
+
+    def is_left(self) -> bool:
+        """Whether it is neither done nor given up earlier."""
+        return not self.is_done() and not (self.path / FAILURE_FILE).exists()
+
+    def epochs_done(self) -> int:
+        """Return how many epochs are recorded."""
+        try:
+            return (self.path / METRICS).read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,15 +101,19 @@ class Plan:
     seeds: tuple[int, ...]
     configs: dict[str, RunConfig]
 
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """The labels of the methods."""
-        return tuple(self.configs)
+    def tasks(self, study: Path) -> list[Task]:
+        """Return all runs, seed by seed, so that a part of a study compares like with like.
 
-    def runs(self) -> list[PlannedRun]:
-        """Return all runs, seed by seed, so that a part of a study compares like with like."""
+        Args:
+            study: its directory.
+        """
         return [
-            PlannedRun(label, seed, config.model_copy(update={self.vary: seed}))
+            Task(
+                label,
+                seed,
+                config.model_copy(update={self.vary: seed}),
+                run_path(study, label, seed),
+            )
             for seed in self.seeds
             for label, config in self.configs.items()
         ]
@@ -91,17 +125,6 @@ class Plan:
             for label, config in self.configs.items()
         }
         return dataclasses.replace(self, configs=configs)
-
-    def experiment(self) -> dict[str, Any]:
-        """Return what all runs have in common, as plain data."""
-        first, *others = map(self.config_of, self.methods)
-        return {
-            key: value
-            for key, value in first.items()
-            if key != "method"
-            and not isinstance(value, dict)
-            and all(key in other and other[key] == value for other in others)
-        }
 
     def config_of(self, label: str) -> dict[str, Any]:
         """Return the config of a method without the seed that is varied, as plain data."""
@@ -167,7 +190,10 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
         >>> parse_seeds("0,3,5-7")
         (0, 3, 5, 6, 7)
     """
-    rule = f"seeds = {text!r}: must be numbers and ranges such as 0-9 or 0,3,5-7"
+    rule = (
+        f"seeds = {text!r}: must be numbers and ranges such as 0-9 or 0,3,5-7, at most "
+        f"{MOST_SEEDS} of them"
+    )
     parts = text if isinstance(text, list | tuple) else str(text).split(",")
     seeds: list[int] = []
     for part in parts:
@@ -175,10 +201,8 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
         if match is None or isinstance(part, bool | float):
             raise ConfigError(f"{rule}, got {str(part).strip()!r}")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first:
-            raise ConfigError(f"{rule}; {str(part).strip()} runs backwards")
-        if len(seeds) + last - first >= MOST_SEEDS:
-            raise ConfigError(f"{rule}, at most {MOST_SEEDS} of them")
+        if not first <= last < first + MOST_SEEDS - len(seeds):
+            raise ConfigError(f"{rule}, got {str(part).strip()!r}")
         seeds.extend(range(first, last + 1))
     if not seeds:
         raise ConfigError(rule)
@@ -186,27 +210,15 @@ def parse_seeds(text: Any) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def parse_methods(text: str) -> list[str]:
-    """Return the labels in a list with commas.
-
-    Raises:
-        ConfigError: if one of them is empty.
-    """
-    labels = [part.strip() for part in text.split(",")]
-    if not all(labels):
-        raise ConfigError(f"methods = {text!r}: must be names with commas between them")
-    return labels
-
-
 def _apply(
     values: Mapping[str, Any], chosen: Mapping[str, Any], vary: str, seed: int
 ) -> dict[str, Any]:
     """Return the values of a run of one method: its options override the method's block."""
-    method = chosen["method"]
-    alias = BUILT_IN.get(method, {})
-    options = {**alias, **chosen, "method": alias.get("method", method)}
+    alias = BUILT_IN[chosen["method"]]
+    options = {**alias, **chosen, "method": alias["method"]}
     method = options.pop("method")
-    values = {**values, **{key: options.pop(key) for key in _OWN_LENGTH if key in options}}
+    # The only key of a run that a method's table may set besides the options of the method.
+    values = {**values, **({"epochs": options.pop("epochs")} if "epochs" in options else {})}
     block = values.pop(method.replace("-", "_"), {})  # a block may be spelled either way
     block = values.pop(method, block)
     if "preset" in options and isinstance(block, dict) and block.get("preset") != options["preset"]:
@@ -225,8 +237,7 @@ def _study_table(values: Mapping[str, Any], source: str) -> dict[str, Any]:
         raise ConfigError(f"{source}: study: must be a table of {', '.join(known)}, got {table!r}")
     for key in table:
         if key not in known:
-            hint = did_you_mean(key, known) or f"; known keys: {', '.join(known)}"
-            raise ConfigError(f"{source}: study.{key}: unknown key{hint}")
+            raise unknown_name(f"{source}: study", key, known)
     methods = table.get("methods", [])
     if not isinstance(methods, list) or not all(isinstance(name, str) for name in methods):
         raise ConfigError(f"{source}: study.methods: must be a list of names, got {methods!r}")

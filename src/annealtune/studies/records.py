@@ -6,7 +6,7 @@ cannot be read is a record that says why.
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
@@ -16,7 +16,7 @@ import tomli_w
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.training.config import read_toml
-from annealtune.training.storage import CONFIG_FILE, is_run, require_run
+from annealtune.training.storage import CONFIG_FILE, flat, is_run, require_run
 from annealtune.training.storage.files import LOCK, RecordFile, read_json
 from annealtune.training.storage.seal import METRICS, MOVES, RESULT_FILE, check_run
 
@@ -72,11 +72,10 @@ class Study:
         command: the command line that made it, as it was typed.
         methods: the labels.
         seeds: the values of the seed that is varied.
-        experiment: what all runs have in common, every default resolved.
         environment: versions, machine and commit.
         runs: a record for each method and seed.
-        vary: which seed is varied: seed, init_seed, data_seed or decision_seed.
         configs: by label, the resolved config of a method without its seed.
+        vary: which seed is varied: seed, init_seed, data_seed or decision_seed.
     """
 
     path: Path
@@ -84,11 +83,15 @@ class Study:
     command: str
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
-    experiment: dict[str, Any]
     environment: dict[str, Any]
     runs: tuple[RunRecord, ...]
+    configs: dict[str, dict[str, Any]]
     vary: str = "seed"
-    configs: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def experiment(self) -> dict[str, Any]:
+        """The options that all methods share; see `shared_options`."""
+        return shared_options(self.configs.values())
 
     def of(self, method: str) -> tuple[RunRecord, ...]:
         """Return the runs of one method, one for each seed."""
@@ -107,12 +110,23 @@ def run_path(study: Path, method: str, seed: int) -> Path:
     return study / RUNS / f"{quote(method, safe='+')}-seed{seed}"
 
 
-def read_study(path: Path, *, large: bool = True) -> Study:
-    """Read a study, finished or not.
+def shared_options(configs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options that are the same in all configs, keys of tables joined by a dot.
 
-    Args:
-        path: of its directory.
-        large: whether weights and checkpoints of the runs are checked too.
+    Example:
+        >>> shared_options([{"epochs": 3, "sgd": {"lr": 1.0}}, {"epochs": 3, "sgd": {"lr": 2.0}}])
+        {'epochs': 3}
+    """
+    first, *others = map(flat, configs)
+    return {
+        key: value
+        for key, value in first.items()
+        if all(key in other and other[key] == value for other in others)
+    }
+
+
+def read_study(path: Path) -> Study:
+    """Read a study, finished or not.
 
     Raises:
         ConfigError: if there is no study, or its ``study.toml`` cannot be used.
@@ -126,15 +140,14 @@ def read_study(path: Path, *, large: bool = True) -> Study:
         command=facts["command"],
         methods=labels,
         seeds=tuple(facts["seeds"]),
-        experiment=facts["experiment"],
         environment=facts["environment"],
         runs=tuple(
-            _read_run(run_path(path, label, seed), label, seed, large=large)
+            _read_run(run_path(path, label, seed), label, seed)
             for label in labels
             for seed in facts["seeds"]
         ),
-        vary=facts["vary"],
         configs={method["label"]: method["config"] for method in facts["methods"]},
+        vary=facts["vary"],
     )
 
 
@@ -168,12 +181,8 @@ def sealed_toml(facts: Mapping[str, Any]) -> bytes:
     return text + _SEAL_LINE + hashlib.sha256(text).hexdigest().encode() + b"\n"
 
 
-def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
+def read_lone_run(path: Path) -> RunRecord:
     """Read a run that may belong to no study, finished or not.
-
-    Args:
-        path: of its directory.
-        large: whether weights and checkpoints are checked too.
 
     Raises:
         ConfigError: if there is none, or its config is damaged.
@@ -181,7 +190,7 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
     """
     path = Path(path)
     require_run(path)
-    run = _load_run(path, "", 0, large=large)
+    run = _load_run(path, "", 0)
     return dataclasses.replace(
         run,
         method=str(run.config.get("method", "unknown method")),
@@ -189,18 +198,18 @@ def read_lone_run(path: Path, *, large: bool = True) -> RunRecord:
     )
 
 
-def _read_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
+def _read_run(path: Path, method: str, seed: int) -> RunRecord:
     """Read a run, whatever state it is in; of a damaged one nothing is shown but the damage."""
     try:
-        return _load_run(path, method, seed, large=large)
+        return _load_run(path, method, seed)
     except (ConfigError, RunError) as error:
         return RunRecord(method, seed, path, "failed", str(error))
 
 
-def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
+def _load_run(path: Path, method: str, seed: int) -> RunRecord:
     if not path.is_dir():
         return RunRecord(method, seed, path, "missing")
-    check_run(path, large=large)
+    check_run(path)
     config = read_toml(path / CONFIG_FILE) if is_run(path) else {}
     result, failure = (
         read_json(path / name) if (path / name).exists() else {}
@@ -219,23 +228,14 @@ def _load_run(path: Path, method: str, seed: int, *, large: bool) -> RunRecord:
     return RunRecord(method, seed, path, status, reason, config, metrics, moves, result or None)
 
 
-def acquire(lock: filelock.BaseFileLock) -> bool:
-    """Take a lock if it is free; tell whether it was."""
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        return False
-    return True
-
-
 def is_locked(directory: Path) -> bool:
     """Tell whether a process is working in the directory of a run or a study.
 
     Raises:
         OSError: if the directory cannot be written to.
     """
-    lock = filelock.FileLock(directory / LOCK)
-    is_free = acquire(lock)
-    if is_free:
-        lock.release()
-    return not is_free
+    try:
+        with filelock.FileLock(directory / LOCK, timeout=0):
+            return False
+    except filelock.Timeout:
+        return True

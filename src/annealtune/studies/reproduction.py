@@ -85,14 +85,14 @@ class Part:
             jobs: cores that share the work; a GPU is one.
         """
         forwards = 0
-        for run in plan.runs():
-            config = run.config
+        for label, config in plan.configs.items():
             images, evaluated = _IMAGES.get(config.data, (0, 0))
             images = config.train_size or images
             if config.validate_on != "test":
                 evaluated = round(config.validation_fraction * images)
                 images -= evaluated
-            forwards += config.epochs * (FORWARDS[run.method] * images + evaluated)
+            forwards += config.epochs * (FORWARDS[label] * images + evaluated)
+        forwards *= len(plan.seeds)
         if size == "paper":
             return forwards * 2 * self.multiply_adds / _GPU_SPEED / 3600
         return forwards * self.seconds / jobs / 3600
@@ -184,14 +184,9 @@ def find_experiment(file: Path) -> Path:
     shipped = EXPERIMENTS / f"{file.name}.toml"
     if file.name == str(file) and not file.suffix and shipped.is_file():
         return shipped
-    names = experiment_names()
+    names = sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))
     hint = did_you_mean(file.name.removesuffix(".toml"), names)
     raise ConfigError(
         f"{file}: there is no such file{hint}{' Experiments' if hint else '; experiments'} with a "
         f"name: {', '.join(names)}"
     )
-
-
-def experiment_names() -> list[str]:
-    """Return the names of the experiments that come with annealtune."""
-    return sorted(path.stem for path in EXPERIMENTS.glob("*.toml"))

@@ -1,31 +1,30 @@
 """A study from its plan to its last run, or as far as it gets, and the directory it lies in."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import filelock
-
-from annealtune.errors import ConfigError, RunError
+from annealtune.errors import ConfigError
 from annealtune.studies.display import Display
-from annealtune.studies.engines import Engine, Task
-from annealtune.studies.plan import Plan
+from annealtune.studies.engines import Engine
+from annealtune.studies.plan import Plan, Task
 from annealtune.studies.records import (
     FAILURE_FILE,
     FORMAT,
     STUDY_FILE,
     Study,
-    acquire,
     read_facts,
     read_study,
-    run_path,
     sealed_toml,
 )
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage import differences, is_run
-from annealtune.training.storage.files import LOCK, describe_provenance, explained, write_atomically
+from annealtune.training.storage import differences
+from annealtune.training.storage.files import (
+    describe_provenance,
+    explained,
+    locked,
+    write_atomically,
+)
 
 
 def run_study(
@@ -57,27 +56,20 @@ def run_study(
         RunError: if another process holds the directory, or the disk refuses.
         RunStoppedError: if it was asked to stop; the same call goes on from there.
     """
-    with _held(path):
+    _check_free(path)
+    with locked(path):
         if (path / STUDY_FILE).exists():
             _check_same(path, read_facts(path), plan)
         write_atomically(path / STUDY_FILE, sealed_toml(_facts(plan)))
-        tasks = tasks_of(plan, path)
+        tasks = plan.tasks(path)
         for task in tasks if retry_failed else []:
             with explained(task.path):
                 (task.path / FAILURE_FILE).unlink(missing_ok=True)
         left = [task for task in tasks if task.is_left()]
         _check_data(plan, left)
         with display.showing(tasks, len(tasks) - len(left)):
-            engine.run(left, display, stop)
+            engine.run(left, display.happened, stop)
     return read_study(path)
-
-
-def tasks_of(plan: Plan, path: Path) -> list[Task]:
-    """Return one task a run of the plan, in its order."""
-    return [
-        Task(run.method, run.seed, run.config, run_path(path, run.method, run.seed))
-        for run in plan.runs()
-    ]
 
 
 def cores() -> int:
@@ -94,17 +86,14 @@ def stored_threads(path: Path) -> int | None:
     """
     if not (path / STUDY_FILE).exists():
         return None
-    threads: int | None = read_facts(path)["experiment"].get("threads")
+    threads: int | None = read_facts(path)["methods"][0]["config"].get("threads")
     return threads
 
 
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    """Hold the directory of a study, new or begun, while the context lasts."""
+def _check_free(path: Path) -> None:
+    """Refuse a directory that holds something else than a study."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"{path}: is not a directory; choose another --out")
-    if is_run(path):
-        raise ConfigError(f"{path}: is a run directory; choose another --out")
     if path.exists() and not (path / STUDY_FILE).exists():
         found = sorted(entry.name for entry in path.iterdir() if not entry.name.startswith("."))
         if any(not name.startswith(STUDY_FILE) for name in found):
@@ -112,18 +101,6 @@ def _held(path: Path) -> Iterator[None]:
                 f"{path}: holds {', '.join(found[:3])} and is not a study; choose an empty or new "
                 "directory as --out"
             )
-    lock = filelock.FileLock(path / LOCK)
-    with explained(path):
-        path.mkdir(parents=True, exist_ok=True)
-        is_ours = acquire(lock)
-    if not is_ours:
-        raise RunError(
-            f"{path}: another process is working on this study; wait for it or choose another --out"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _facts(plan: Plan) -> dict[str, Any]:
@@ -133,9 +110,8 @@ def _facts(plan: Plan) -> dict[str, Any]:
         "command": plan.command,
         "vary": plan.vary,
         "seeds": list(plan.seeds),
-        "experiment": plan.experiment(),
         "environment": {**describe_provenance(), "cores": cores()},
-        "methods": [{"label": label, "config": plan.config_of(label)} for label in plan.methods],
+        "methods": [{"label": label, "config": plan.config_of(label)} for label in plan.configs],
     }
 
 

@@ -1,16 +1,19 @@
 """The local engine: so many at a time, each to its end or to a reason, nothing started twice."""
 
 import fcntl
+import io
 import json
 import signal
 import subprocess
 import time
 
 import pytest
+from rich.console import Console
 
 from annealtune.errors import RunError, RunStoppedError
+from annealtune.studies.display import Display
 from annealtune.studies.records import read_study
-from annealtune.studies.run import run_study, tasks_of
+from annealtune.studies.run import run_study
 from annealtune.training.stopping import StopRequest
 
 NAMES = ["sgd seed 0", "adamw seed 0", "sgd seed 1", "adamw seed 1"]
@@ -114,6 +117,17 @@ def test_the_second_attempt_may_succeed(go, plan, recorder):
     assert not list(finished.path.glob("runs/*/failure.json"))
 
 
+def test_a_person_is_told_of_all_runs_and_reasons(plan, study, engine):
+    text = io.StringIO()
+    shown = Display(Console(file=text, width=40))
+    run_study(plan("crash_seed_1"), study, engine(1), shown, StopRequest())
+    first, *lines = text.getvalue().splitlines()
+    assert first.startswith("4 of 4 runs")
+    assert len(lines) == 2 * 2 + 2 * 4  # started and finished; started, retried, started, failed
+    assert "finished sgd seed 0" in lines[1]
+    assert lines[-1] == "[4/4] failed adamw seed 1: [bold]the model <b>broke</b>"
+
+
 def test_a_failure_is_tried_again_only_if_asked_for(go, plan, recorder, study):
     go(plan("crash", methods=["sgd"], seeds=[0]))
     recorder.events.clear()
@@ -128,14 +142,10 @@ def test_a_failure_is_tried_again_only_if_asked_for(go, plan, recorder, study):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stop_saves_everything_and_the_next_call_goes_on(number, go, plan, recorder, study):
-    stop = StopRequest()
-
-    def ask_once_one_has_finished():
-        if recorder.names("finished"):
-            stop.signal_number = number
-
-    recorder.on_refresh = ask_once_one_has_finished
+def test_a_stop_saves_everything_and_the_next_call_goes_on(
+    number, go, plan, recorder, study, watcher
+):
+    stop = watcher(lambda: number if recorder.names("finished") else None)
     slow = plan(seeds=range(8), methods=["sgd"], epochs=20)
     with pytest.raises(RunStoppedError, match="the same command goes on") as stopped:
         go(slow, stop=stop)
@@ -144,21 +154,19 @@ def test_a_stop_saves_everything_and_the_next_call_goes_on(number, go, plan, rec
     assert {run.status for run in left.runs} <= {"finished", "unfinished", "missing"}
     assert any(run.status != "finished" for run in left.runs)
     assert not list(study.glob("runs/*/failure.json"))
-    recorder.on_refresh = lambda: None
     assert {run.status for run in go(slow).runs} == {"finished"}
     for metrics in study.glob("runs/*/metrics.jsonl"):
         epochs = [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()]
         assert epochs == list(range(1, 21))
 
 
-def test_no_process_outlives_an_error_of_the_display(plan, study, engine, recorder):
+def test_no_process_outlives_an_error(plan, study, engine, recorder, watcher):
     def fail():
         if (study / "runs/sgd-seed0/spans").exists():
             raise ZeroDivisionError
 
-    recorder.on_refresh = fail
     with pytest.raises(ZeroDivisionError):
-        run_study(plan("slow"), study, engine(2), recorder, StopRequest())
+        run_study(plan("slow"), study, engine(2), recorder, watcher(fail))
     for run in study.glob("runs/*"):
         with (run / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -169,7 +177,7 @@ def test_no_process_outlives_an_error_of_the_display(plan, study, engine, record
 
 def test_waits_for_a_process_that_holds_the_run_and_takes_its_result(plan, engine, recorder, study):
     planned = plan(methods=["sgd"], seeds=[0], epochs=60)
-    (task,) = tasks_of(planned, study)
+    (task,) = planned.tasks(study)
     task.path.mkdir(parents=True)
     experiment = task.path / "experiment.toml"
     experiment.write_text(task.config.to_toml())
@@ -177,18 +185,16 @@ def test_waits_for_a_process_that_holds_the_run_and_takes_its_result(plan, engin
     with subprocess.Popen(command) as orphan:
         while not (task.path / "spans").exists():
             time.sleep(0.01)
-        engine(1).run([task], recorder, StopRequest())
+        engine(1).run([task], recorder.happened, StopRequest())
         orphan.wait()
     assert [kind for kind, _, _ in recorder.events] == ["waiting", "finished"]
     assert task.epochs_done() == 60
 
 
-def test_two_studies_at_once_are_refused(plan, engine, recorder, study):
+def test_two_studies_at_once_are_refused(plan, engine, recorder, study, watcher):
     def second():
-        with pytest.raises(RunError, match="another process is working on this study"):
+        with pytest.raises(RunError, match="another process"):
             run_study(plan(), study, engine(1), recorder, StopRequest())
-        recorder.on_refresh = lambda: None
 
-    recorder.on_refresh = second
-    run_study(plan(), study, engine(1), recorder, StopRequest())
+    run_study(plan(), study, engine(1), recorder, watcher(second))
     assert len(recorder.names("finished")) == 4

@@ -47,10 +47,6 @@ class Page(HTMLParser):
     def ids(self) -> list[str | None]:
         return [attributes["id"] for _, attributes in self.elements if "id" in attributes]
 
-    @property
-    def refreshes(self) -> bool:
-        return any(meta.get("http-equiv") == "refresh" for meta in self.all("meta"))
-
 
 @pytest.fixture(scope="session")
 def parse() -> Callable[[Path], Page]:

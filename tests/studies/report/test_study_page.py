@@ -1,7 +1,6 @@
 """The page of a study: whole, self-contained, escaped, repeatable, honest about what is missing."""
 
 import dataclasses
-import random
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import Study, read_study
-from annealtune.studies.report.shell import CITATION
 from annealtune.studies.report.study_page import subtitle, write_overview, write_report
 
 EVIL = '<script>alert("1")</script>&'
@@ -52,7 +50,7 @@ def test_the_files_of_a_report(study: Study, page: Any) -> None:
     assert {(figure["id"] or "").removeprefix("panel-") for figure in page.all("figure")} == names
     assert names >= {"hero", "rates", "curves-validation-loss", "curves-training-accuracy"}
     assert names >= {"accept-probability", "accept-worsening", "accept-temperature"}
-    assert names >= {"accept-worsening-moves", "settings-1-script-alert-1-script", "settings-3-ssa"}
+    assert names >= {"accept-worsening-moves", "settings-1", "settings-3"}
 
 
 def test_nothing_is_loaded_from_outside(page: Any) -> None:
@@ -105,9 +103,8 @@ def test_runs_without_a_result_and_the_origin_are_named(page: Any) -> None:
     assert f"failed: broke {EVIL}" in page.text
     assert "not finished: begun, 2 of 4 epochs" in page.text
     assert "6 finished" in page.text
-    for words in (f"annealtune study '{EVIL}'", "batch_size", "x86_64", "fischetti2019embedded"):
+    for words in (f"annealtune study '{EVIL}'", "batch_size", "x86_64"):
         assert words in page.text
-    assert CITATION.count("{") == CITATION.count("}")
 
 
 @pytest.mark.slow
@@ -116,27 +113,6 @@ def test_the_same_records_give_the_same_bytes(study: Study, page: Any, tmp_path:
     first = {p.relative_to(page.path.parent): p for p in page.path.parent.rglob("*.*")}
     assert first.keys() == {p.relative_to(again) for p in again.rglob("*.*")}
     assert [n for n, path in first.items() if path.read_bytes() != (again / n).read_bytes()] == []
-
-
-@pytest.mark.slow
-def test_a_large_study_stays_small(make_study: Make) -> None:
-    """10 seeds, 4 methods, 100 epochs, each line as jagged as can be."""
-    methods = ("sgd-sa", "scheduled-sgd", "random-rate", "ssa")
-    study = make_study({m: {s: {"epochs": 100} for s in range(10)} for m in methods})
-    noise = random.Random(0)
-    kept = {"epoch", "step", "forwards", "backwards"}
-    runs = [
-        dataclasses.replace(
-            run,
-            metrics=tuple(
-                {k: v if k in kept else noise.random() for k, v in line.items()}
-                for line in run.metrics
-            ),
-        )
-        for run in study.runs
-    ]
-    page = write_report(dataclasses.replace(study, runs=tuple(runs)), figures=False)
-    assert page.stat().st_size < 1_500_000
 
 
 def test_a_page_does_not_grow_with_the_epochs(make_study: Make) -> None:
@@ -182,7 +158,7 @@ def test_validation_examples_are_not_training_examples(make_study: Make) -> None
     sizes = {"train_size": 4136, "validation_fraction": 1000 / 4136}
     study = make_study({"sgd": {0: None}}, experiment=sizes)
     assert "3,136 training examples, 1,000 for validation" in subtitle(study)
-    study.experiment["validate_on"] = "test"
+    study.configs["sgd"]["validate_on"] = "test"
     assert "4,136 training examples, batches" in subtitle(study)
 
 
@@ -231,13 +207,7 @@ def test_every_study_of_an_overview_is_there_and_linked(
     assert all((tmp_path / "out" / link).is_file() for link in links)
     assert len(page.all("svg")) == 2
     assert len(page.ids) == len(set(page.ids))
-    assert "No run has finished yet" in page.text
     assert "<same>" not in page.source
-
-
-def test_no_study_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="report"):
-        write_overview([], tmp_path)
 
 
 def test_a_file_in_the_way(make_study: Make, tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import pytest
 
 from annealtune.studies.records import Study
-from annealtune.studies.report.joint_table import joint_table
 from annealtune.studies.report.table_1 import (
     ResultRow,
     escape_tex,
@@ -19,8 +18,7 @@ from annealtune.studies.report.table_1 import (
     winners,
 )
 from annealtune.studies.report.tables import Table
-from annealtune.studies.statistics.measures import MEASURES, Measure
-from annealtune.studies.statistics.summaries import study_statistics
+from annealtune.studies.statistics import MEASURES, Measure, study_statistics
 
 ACCURACY = Measure("last", "validation", "accuracy")
 PAPER_LOSS = Measure("last", "validation", "paper_loss")
@@ -100,7 +98,7 @@ def test_the_rows_of_the_table(three_methods: Study) -> None:
         "best epoch, test set",
     ]
     assert [cell.text for cell in table.rows[0][:3]] == ["sgd-sa", "0", "90.00 %"]
-    assert all(len(row) == len(table.columns) for row in (*table.rows, *table.footer))
+    assert all(len(row) == len(table.columns) for row in (*table.rows, *table.summary))
 
 
 def test_where_the_test_set_validates_its_numbers_stand_once(paper_study: Study) -> None:
@@ -124,27 +122,7 @@ def test_a_study_without_results_has_a_table_of_states(make_study: Callable[...,
         "not begun",
         "not finished: begun, 2 of 4 epochs",
     ]
-    assert table.footer == ()
-
-
-def test_the_joint_table_has_both_nets_and_the_paper_s_numbers(paper_study: Study) -> None:
-    """The study's numbers are the paper's: each stands twice, once as ours and once as theirs."""
-    table = joint_table([paper_study])
-    assert table is not None
-    is_vgg = paper_study.experiment["model"] == "vgg16"
-    start = 2 if is_vgg else 6  # method, seed, then four columns a net
-    texts = {
-        (row[0].text, row[1].text): [cell.text for cell in row]
-        for row in (*table.rows, *table.footer)
-    }
-    assert len(texts) == 40 + 8
-    for place in [("sgd-sa", "3"), ("scheduled-sgd", "mean"), ("sgd-sa", "best")]:
-        theirs = texts[f"{place[0]}, the paper", place[1]]
-        assert texts[place][start : start + 2] == theirs[start : start + 2]
-        assert theirs[start + 2 : start + 4] == ["n/a", "n/a"]
-    best = ["0.001084", "86.76 %"] if is_vgg else ["0.001231", "84.11 %"]
-    assert texts["sgd-sa", "best"][start : start + 2] == best
-    assert joint_table([]) is None
+    assert table.summary == ()
 
 
 def test_the_csv_has_all_digits_and_no_time(three_methods: Study) -> None:
@@ -156,7 +134,6 @@ def test_the_csv_has_all_digits_and_no_time(three_methods: Study) -> None:
     assert told == ["run", "sgd-sa", "0", "finished"]
     assert float(first["last_validation_loss"]) == 0.3
     assert (first["best_epoch"], first["forwards"], first["backwards"]) == ("3", "40", "20")
-    assert first["last_test_accuracy"] == ""
     mean = next(row for row in rows if row["row"] == "mean" and row["method"] == "sgd-sa")
     assert float(mean["last_validation_accuracy"]) == pytest.approx(0.91)
     assert list(first)[8:] == [measure.key for measure in MEASURES]

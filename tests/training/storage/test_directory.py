@@ -44,7 +44,7 @@ class TestLock:
         second = program("train", *tiny_flags, "--epochs", 100_000, "--out", "run", *resume)
         assert time.monotonic() - started < 3  # a fraction of a second where the machine is free
         assert second.code == 1
-        assert "run: another process is working in this run directory" in second.err
+        assert "run: another process is working in this directory" in second.err
 
     def test_it_can_be_looked_at(self, holder, program):
         looked = program("inspect", "run")

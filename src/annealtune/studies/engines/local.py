@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from annealtune.errors import RunError, RunStoppedError
-from annealtune.studies.engines import Event, EventKind, Observer, Task
+from annealtune.studies.engines import EventKind, Observer
+from annealtune.studies.plan import Task
 from annealtune.studies.records import FAILURE_FILE, LOG_FILE, is_locked
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.files import explained, write_atomically, write_json
@@ -36,30 +38,42 @@ class LocalEngine:
 
     def run(self, tasks: Sequence[Task], observer: Observer, stop: StopRequest) -> None:
         """Run tasks that are not done; see `Engine.run`."""
-        run_processes(tasks, observer, stop, start=self._start, most=self.jobs)
-
-    def _start(
-        self, words: list[str], log: Path, environment: dict[str, str]
-    ) -> subprocess.Popen[bytes]:
-        with log.open("ab") as file:
-            return _popen([*self._program, *words], file, {**os.environ, **environment})
+        run_processes(tasks, observer, stop, start=partial(popen, self._program), most=self.jobs)
 
 
-def _popen(
-    command: list[str], log: IO[bytes], environment: dict[str, str]
+def popen(
+    program: Sequence[str],
+    words: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    directory: str | None = None,
 ) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            # A signal from the terminal reaches only the study, which then tells each run once.
-            process_group=0,
-        )
-    except OSError as error:
-        raise RunError(f"{command[0]}: cannot be started: {error.strerror or error}") from error
+    """Start a program that appends all it prints to a log.
+
+    Args:
+        program: its first words.
+        words: the others.
+        log: the file.
+        environment: what must be said besides what this process was told.
+        directory: where it works; None: here.
+
+    Raises:
+        RunError: if it cannot be started.
+    """
+    with log.open("ab") as file:
+        try:
+            return subprocess.Popen(
+                [*program, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=directory,
+                env={**os.environ, **environment},
+                # A signal from the terminal reaches only the study, which then tells each run once.
+                process_group=0,
+            )
+        except OSError as error:
+            raise RunError(f"{program[0]}: cannot be started: {error.strerror or error}") from error
 
 
 class Process(Protocol):
@@ -109,7 +123,6 @@ def run_processes(
                     stop.signal_number, f"{name}: saved, {done}; the same command goes on from here"
                 )
             active = [job for job in active if not job.is_over()]
-            observer.refresh()
             if active:
                 time.sleep(SECONDS_BETWEEN_LOOKS)
     finally:
@@ -210,7 +223,7 @@ class _Job:
         return f"{words}; the last line was: {last}" if ending <= 0 and last else last or words
 
     def _tell(self, kind: EventKind, detail: str = "") -> None:
-        self._observer.happened(Event(kind, self.task, detail))
+        self._observer(kind, self.task, detail)
 
 
 def _stop_all(jobs: list[_Job]) -> None:

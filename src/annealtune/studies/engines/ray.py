@@ -20,9 +20,10 @@ from types import ModuleType
 from typing import Any
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.studies.engines import Observer, Task
+from annealtune.studies.engines import Observer
 from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS, run_processes
 from annealtune.studies.engines.remote import Site, held_site, train
+from annealtune.studies.plan import Task
 from annealtune.studies.run import cores
 from annealtune.training.stopping import StopRequest, handlers_restored
 

@@ -4,21 +4,16 @@ It is the same whoever brings it there, and imports nothing of theirs.
 """
 
 import contextlib
-import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import filelock
-
-from annealtune.studies.engines.local import SECONDS_BETWEEN_LOOKS
-from annealtune.studies.records import acquire, is_locked
-from annealtune.training.storage.files import LOCK, describe_provenance, explained
+from annealtune.studies.engines.local import PROGRAM, SECONDS_BETWEEN_LOOKS, popen
+from annealtune.studies.records import is_locked
+from annealtune.training.storage.files import describe_provenance, locked
 
 
 class Site(NamedTuple):
@@ -38,15 +33,11 @@ def held_site(runs: Path, program: Sequence[str] | None = None) -> Iterator[Site
         RunError: if the disk refuses.
     """
     probe = runs / ".probe"
-    lock = filelock.FileLock(probe / LOCK)
-    with explained(runs):
-        probe.mkdir(parents=True, exist_ok=True)
-        acquire(lock)
-    try:
-        yield Site(str(Path.cwd()), str(probe), describe_provenance(), program)
-    finally:
-        lock.release()
-        shutil.rmtree(probe, ignore_errors=True)
+    with locked(probe):
+        try:
+            yield Site(str(Path.cwd()), str(probe), describe_provenance(), program)
+        finally:
+            shutil.rmtree(probe, ignore_errors=True)
 
 
 def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -> int | str:
@@ -54,16 +45,8 @@ def train(site: Site, words: list[str], log: str, environment: dict[str, str]) -
     problem = problem_of(site)
     if problem:
         return f"{socket.gethostname()}: {problem}"
-    with Path(site.directory, log).open("ab") as file:
-        process = subprocess.Popen(
-            [*(site.program or (sys.executable, "-m", "annealtune")), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            cwd=site.directory,
-            env={**os.environ, **environment},
-            process_group=0,
-        )
+    file = Path(site.directory, log)
+    process = popen(site.program or PROGRAM, words, file, environment, site.directory)
     try:
         while process.poll() is None:
             time.sleep(SECONDS_BETWEEN_LOOKS)

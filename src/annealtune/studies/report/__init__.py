@@ -2,7 +2,6 @@
 
 - `study_page.py`: all files about a study, and one page of several; `run_page.py`: about a run;
 - `shell.py`: what a page is made of and how it is written, by `templates/`;
-- `tables.py`: tables for a page; `table_1.py`: Table 1 of the paper, also as CSV and LaTeX,
-  `joint_table.py`: both nets side by side, with the paper's own numbers;
+- `tables.py`: tables for a page; `table_1.py`: Table 1 of the paper, also as CSV and LaTeX;
 - `figures/`: every figure of the paper, and others.
 """

@@ -1,18 +1,18 @@
 """The page of one run, finished or not."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from annealtune.annealing.race import rate_text
-from annealtune.studies.records import RunRecord
-from annealtune.studies.statistics.measures import number
+from annealtune.annealing.race import RaceInfo, rate_text
+from annealtune.studies.records import RunRecord, Study
+from annealtune.studies.statistics import number
 
-from .figures.runs import RunView, accept_panels, average_panels, hero_panel, race_panels
+from .figures.curves import accept_panels
+from .figures.runs import hero_panel, race_panels, races_of, steps_per_epoch
+from .figures.settings import setting_panels
 from .shell import Page, Section, facts_of
 from .study_page import task_of
 from .table_1 import state_of
-from .tables import Cell, Table, duration, number_cell, text_cell
+from .tables import Table, duration, number_cell, text_cell
 
 # Where there are more, the first ones are in the table alone.
 _DRAWN_RACES = 4
@@ -41,39 +41,39 @@ def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool =
         ConfigError: if ``out`` is not a directory.
         RunError: if the disk is full or not writable.
     """
-    view = RunView(run)
     page = Page(out or run.path / "report", with_files=figures)
-    hero = hero_panel(view)
-    races = [page.draw(*each) for each in race_panels(view.races[-_DRAWN_RACES:])]
-    race_table = _race_table(view)
-    environment = dict(_environment(run))
-    command = environment.pop("command", None)
+    hero, races = hero_panel(run), races_of(run)
+    environment = dict(run.config.get("environment", {}))
+    command = environment.pop("command", "")
     options = {key: value for key, value in run.config.items() if key != "environment"}
+    # A run is a study of one method and one seed.
+    alone = Study(
+        run.path, run.path.name, command, (run.method,), (run.seed,), {}, (run,),
+        {run.method: options},
+    )  # fmt: skip
     sections = [
         Section(
             "results",
             "Results",
-            figures=[] if hero is None else [page.draw(hero)],
-            facts=_results(view),
+            figures=page.draw([hero] if hero else []),
+            facts=_results(run, races),
         ),
         Section(
             "races",
             "Races",
             "Score: mean loss over the second half of the race, or the objective.",
-            figures=races,
-            tables=[(race_table, "Every arm of every race")] if race_table else [],
+            figures=page.draw(race_panels(races[-_DRAWN_RACES:])),
+            tables=[(_race_table(races), "Every arm of every race")] if races else [],
         ),
-        Section("moves", "Accept test", figures=[page.draw(p) for p in accept_panels(view)]),
         Section(
-            "average",
-            "Averaged and last weights",
-            "The average is what is scored; it never enters the training.",
-            figures=[page.draw(panel) for panel in average_panels(view)],
+            "moves",
+            "Accept test",
+            figures=page.draw([*accept_panels(alone), *setting_panels(alone)]),
         ),
         Section(
             "configuration",
             "Configuration",
-            code=[str(command)] if command else [],
+            command=command,
             folds=[
                 Section("options", "Every option", facts=facts_of(options)),
                 Section("environment", "Versions and machine", facts=facts_of(environment)),
@@ -84,9 +84,8 @@ def write_run_report(run: RunRecord, out: Path | None = None, *, figures: bool =
     return page.write("annealtune run", run.path.name, told, sections)
 
 
-def _results(view: RunView) -> list[tuple[str, str]]:
+def _results(run: RunRecord, races: list[RaceInfo]) -> list[tuple[str, str]]:
     """Return what came out, as pairs of a name and a value."""
-    run = view.run
     rows = [("state", state_of(run))]
     if run.status == "unfinished":
         rows.append(("continue by", f"annealtune train --out {run.path} --resume"))
@@ -95,55 +94,35 @@ def _results(view: RunView) -> list[tuple[str, str]]:
         for key, title in _RESULTS.items()
         if (value := number(run.result or {}, key)) is not None
     ]
-    if view.best_epoch is not None:
-        rows.append(("best epoch", f"{view.best_epoch} of {run.config.get('epochs', '?')}"))
-    if view.rate is not None:
-        rows.append((_rate_title(view), rate_text(view.rate)))
-    extra = number(run.metrics[-1], "extra_steps") if run.metrics else None
-    if view.races and extra is not None:
-        share = extra / (view.steps_per_epoch * run.config.get("epochs", len(run.metrics)))
-        rows.append(("extra steps of races", f"{extra:.0f} ({100 * share:.1f} % of the run)"))
+    if run.result:
+        rows.append(("best epoch", f"{run.result['best_epoch']} of {run.config['epochs']}"))
+    if races:
+        extra = run.metrics[-1]["extra_steps"]
+        share = extra / (steps_per_epoch(run) * run.config["epochs"])
+        rows.append(("learning rate found", rate_text(races[-1].rate)))
+        rows.append(("extra steps of races", f"{extra} ({100 * share:.1f} % of the run)"))
     return rows
 
 
-def _rate_title(view: RunView) -> str:
-    if view.races:
-        return "learning rate found"
-    is_over_h = view.has("acceptance_rate")
-    return "mean rate accepted at last" if is_over_h else "highest learning rate"
-
-
 def _score(key: str, value: float) -> str:
-    if key.endswith(("accuracy", "acceptance_rate")):
+    if key.endswith("accuracy"):
         return f"{100 * value:.2f} %"
-    if key == "rate":
-        return rate_text(value)
     return duration(value) if key.endswith("seconds") else f"{value:.4g}"
 
 
-def _score_cell(record: Mapping[str, Any], key: str) -> Cell:
-    value = number(record, key)
-    return number_cell("–" if value is None else _score(key, value), value)
-
-
-def _race_table(view: RunView) -> Table | None:
+def _race_table(races: list[RaceInfo]) -> Table:
     rows = []
-    for race in view.races:
+    for race in races:
         for arm in range(len(race.settings)):
+            score = number({"score": race.scores[arm]}, "score")
             made = len(race.losses[arm]) if arm < len(race.losses) else None
             rows.append(
                 (
-                    number_cell(str(race.number), race.number),
+                    number_cell(race.number, str),
                     text_cell(race.name(arm)),
-                    _score_cell({"score": race.scores[arm]}, "score"),
-                    number_cell("–" if made is None else str(made), made),
+                    number_cell(score, "{:.4g}".format),
+                    number_cell(made, str),
                     text_cell(race.fate(arm)),
                 )
             )
-    columns = ("race", "arm", "score", "steps made", "outcome")
-    return Table(columns, tuple(rows)) if rows else None
-
-
-def _environment(run: RunRecord) -> Mapping[str, Any]:
-    found = run.config.get("environment")
-    return found if isinstance(found, dict) else {}
+    return Table(("race", "arm", "score", "steps made", "outcome"), tuple(rows))

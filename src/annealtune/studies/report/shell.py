@@ -1,7 +1,7 @@
 """What every page shares: its sections, its look, its script, and how its files are written.
 
-`templates/page.html` has the frame, `report.css` the look on light and dark, `report.js` sorting,
-copying and the values of the points in a figure.
+`templates/frame.html` is around every page, `report.css` has the look on light and dark,
+`report.js` sorting, copying and the values of the points in a figure.
 """
 
 from __future__ import annotations
@@ -18,39 +18,7 @@ from annealtune.training.storage import flat
 from annealtune.training.storage.files import write_atomically
 
 from .figures.panels import Drawing, Panel, render
-from .tables import Table
-
-CITATION = f"""\
-@software{{annealtune,
-  title = {{annealtune}},
-  author = {{{{The annealtune authors}}}},
-  version = {{{annealtune.__version__}}},
-  url = {{https://github.com/annealtune/annealtune}}
-}}
-
-@article{{fischetti2019embedded,
-  title = {{Embedded hyper-parameter tuning by Simulated Annealing}},
-  author = {{Fischetti, Matteo and Stringher, Matteo}},
-  year = {{2019}},
-  eprint = {{1906.01504}},
-  archivePrefix = {{arXiv}}
-}}"""
-
-
-class Shown(NamedTuple):
-    """A figure on a page.
-
-    Attributes:
-        drawing: None if there is nothing to draw.
-        caption: one line.
-        title: a heading above it; may be empty.
-        link: where the heading leads to; may be empty.
-    """
-
-    drawing: Drawing | None
-    caption: str
-    title: str = ""
-    link: str = ""
+from .tables import Table, option
 
 
 class Section(NamedTuple):
@@ -63,8 +31,8 @@ class Section(NamedTuple):
         figures: side by side.
         facts: pairs of a name and a value.
         tables: each with a caption.
-        code: texts that a button copies.
         links: files beside the page.
+        command: a text that a button copies.
         folds: sections that a click opens.
         is_open: whether a fold is open from the start.
     """
@@ -72,18 +40,18 @@ class Section(NamedTuple):
     name: str
     title: str
     caption: str = ""
-    figures: Sequence[Shown] = ()
+    figures: Sequence[Drawing] = ()
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[tuple[Table, str]] = ()
-    code: Sequence[str] = ()
     links: Sequence[str] = ()
+    command: str = ""
     folds: Sequence[Section] = ()
     is_open: bool = False
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing but words in it."""
-        return not any((self.figures, self.facts, self.tables, self.code, self.folds))
+        return not any(self[3:9])
 
 
 class Page:
@@ -101,13 +69,13 @@ class Page:
         self._with_files = with_files
         self._files: dict[str, bytes] = {}
 
-    def draw(self, panel: Panel, caption: str = "") -> Shown:
-        """Draw a figure; its title is the caption if there is no other one."""
-        drawing = render(panel, files=self._with_files)
-        if self._with_files:
-            self._files[f"figures/{panel.name}.svg"] = drawing.svg
-            self._files[f"figures/{panel.name}.pdf"] = drawing.pdf
-        return Shown(drawing, caption or panel.title)
+    def draw(self, panels: Sequence[Panel]) -> list[Drawing]:
+        """Draw figures."""
+        drawings = [render(panel, files=self._with_files) for panel in panels]
+        for each in drawings if self._with_files else ():
+            self._files[f"figures/{each.panel.name}.svg"] = each.svg
+            self._files[f"figures/{each.panel.name}.pdf"] = each.pdf
+        return drawings
 
     def write(
         self,
@@ -131,16 +99,12 @@ class Page:
             ConfigError: if the directory is a file.
             RunError: if the disk is full or not writable.
         """
-        text = (
-            environment()
-            .get_template("page.html")
-            .render(
-                kind=kind,
-                title=title,
-                subtitle=subtitle,
-                sections=[section for section in sections if not section.is_empty],
-                version=annealtune.__version__,
-            )
+        text = fill_template(
+            "page.html",
+            kind=kind,
+            title=title,
+            subtitle=subtitle,
+            sections=[section for section in sections if not section.is_empty],
         )
         contents = {**self._files, **{name: each.encode() for name, each in (files or {}).items()}}
         for name, content in {**contents, "index.html": text.encode()}.items():
@@ -148,13 +112,16 @@ class Page:
         return self._directory / "index.html"
 
 
-def environment(*loaders: jinja2.BaseLoader) -> jinja2.Environment:
-    """Return the environment that pages are rendered in: what is written into them is escaped.
+def fill_template(name: str, folder: Path | None = None, **values: Any) -> str:
+    """Return a template with values in it, which are escaped.
 
     Args:
-        loaders: where else to look for templates, before those of this package.
+        name: of the template.
+        folder: where to look for it, before those of this package.
+        values: what it asks for, besides the version.
     """
-    return jinja2.Environment(
+    loaders = [jinja2.FileSystemLoader(folder)] if folder else []
+    environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader([*loaders, jinja2.PackageLoader("annealtune.studies.report")]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -162,20 +129,12 @@ def environment(*loaders: jinja2.BaseLoader) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.get_template(name).render(version=annealtune.__version__, **values)
 
 
 def facts_of(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return options as they are shown: tables in one level, keys joined by a dot."""
-    return [(key, shown(value)) for key, value in flat(values).items()]
-
-
-def shown(value: Any) -> str:
-    """Return the value of an option as a page shows it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(shown, value))
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return [(key, option(value)) for key, value in flat(values).items()]
 
 
 def _write_file(path: Path, content: bytes) -> None:
@@ -183,12 +142,9 @@ def _write_file(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
-    except (FileExistsError, NotADirectoryError):
-        raise ConfigError(
-            f"{path.parent}: cannot be made: a file is in the way; choose another --out"
-        ) from None
     except (OSError, RunError) as error:
+        is_in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
         reason = getattr(error.__cause__ or error, "strerror", None) or error
-        raise RunError(
+        raise (ConfigError if is_in_the_way else RunError)(
             f"{path}: cannot be written: {reason}; make room or choose another --out"
         ) from error

@@ -3,31 +3,27 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from annealtune.errors import ConfigError
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import PAPER_STUDIES, net_of
-from annealtune.studies.statistics.measures import main_measure, test_set_chose
-from annealtune.studies.statistics.summaries import (
+from annealtune.studies.statistics import (
     RESAMPLES,
     Statistics,
+    main_measure,
     statistics_of,
     study_statistics,
+    test_set_chose,
 )
-from annealtune.training.storage import flat
 
 from .figures.curves import accept_panels, performance_panels, rate_panels
-from .figures.panels import Panel
 from .figures.paper import paper_figures
 from .figures.scores import hero_panel
-from .figures.settings import acceptance_map, draw_acceptance
-from .joint_table import joint_table
-from .shell import CITATION, Page, Section, Shown, facts_of, shown
+from .figures.settings import setting_panels
+from .shell import Page, Section, facts_of
 from .table_1 import result_rows, results_csv, results_table, results_tex, shown_measures
-from .tables import comparison_table, cost_table, difference_table, summary_table
+from .tables import comparison_table, cost_table, difference_table
 
 _TESTS = (
     f"Intervals: bootstrap (BCa, {RESAMPLES:,} resamples); p: Wilcoxon signed-rank, exact, of "
@@ -56,18 +52,17 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
     page = Page(study.path / "report" if out is None else out, with_files=figures)
     statistics = study_statistics(study)
     rows, measures = result_rows(study, statistics), shown_measures(study, statistics)
-    main = statistics.get(main_measure(study))
+    main = main_measure(study)
     is_paper = study.name in PAPER_STUDIES
     scale = " Loss on the paper's scale: sum of minibatch means / images." if is_paper else ""
     files = {"table.csv": results_csv(rows), "table.tex": results_tex(study, rows, measures)}
-    table_1 = (results_table(study, rows, measures), "Every run, then every method")
     sections = [
-        _first_section(page, study, main),
+        _first_section(page, study, statistics.get(main)),
         Section(
             "table-1",
             "Table 1: seed by seed" if net_of(study.name) else "Seed by seed",
             f"Bold: the best of a seed, or of a kind of line.{scale}",
-            tables=[table_1],
+            tables=[(results_table(study, rows, measures), "Every method, then every run")],
             links=list(files),
         ),
         Section(
@@ -79,7 +74,7 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
                     each.key.replace("_", "-"),
                     each.title[0].upper() + each.title[1:],
                     tables=[(comparison_table(statistics[each]), "First minus second")],
-                    is_open=each == main_measure(study) and len(study.methods) <= _FEW_METHODS,
+                    is_open=each == main and len(study.methods) <= _FEW_METHODS,
                 )
                 for each in measures
                 if any(pair.n > 1 for pair in statistics[each].comparisons)
@@ -92,7 +87,7 @@ def write_report(study: Study, out: Path | None = None, *, figures: bool = True)
             tables=[(cost_table(study), "Means over finished runs, probes and races included")],
         ),
         _configuration(study),
-        Section("origin", "Command and citation", code=[study.command, CITATION]),
+        Section("origin", "Command", command=study.command),
     ]
     return page.write("annealtune study", study.name, subtitle(study), sections, files=files)
 
@@ -110,38 +105,25 @@ def write_overview(studies: Sequence[Study], out: Path, *, figures: bool = True)
         The path of the page.
 
     Raises:
-        ConfigError: if there is no study, or ``out`` is not a directory.
+        ConfigError: if ``out`` is not a directory.
         RunError: if the disk is full or not writable.
     """
-    if not studies:
-        raise ConfigError("report: must be given at least one study, got none")
-    page = Page(out, with_files=False)
-    shown_studies, names = [], [_slug(study.name) or "study" for study in studies]
-    for place, study in enumerate(studies):
-        is_first = names.index(names[place]) == place
-        folder = names[place] if is_first else f"{names[place]}-{place + 1}"
+    page, panels, links = Page(out, with_files=False), [], []
+    for place, study in enumerate(studies, 1):
+        folder = re.sub(r"[^a-z0-9_]+", "-", study.name.lower())[:40].strip("-")
+        if not folder or f"{folder}/index.html" in links:
+            folder = f"{folder or 'study'}-{place}"
         write_report(study, Path(out) / folder, figures=figures)
+        links.append(f"{folder}/index.html")
         found = statistics_of(study, main_measure(study))
-        card = Shown(None, f"{subtitle(study)}. No run has finished yet.")
         if found.ranking:
-            panel, _ = hero_panel(study, found)
+            panel = hero_panel(study, found)
+            told = f"{study.name}: {subtitle(study)}. {panel.title}."
             # Two of them stand beside each other: the narrow form is the one that fits.
-            panel = panel._replace(name=f"{folder}-hero", is_wide=False)
-            card = page.draw(panel, f"{subtitle(study)}. {panel.title}.")
-        shown_studies.append(card._replace(title=study.name, link=f"{folder}/index.html"))
-    table = joint_table(studies)
-    sections = [
-        Section("studies", "Studies", figures=shown_studies),
-        Section(
-            "table-1",
-            "Table 1 of the paper",
-            "Loss on the paper's scale: sum of minibatch means / images. The paper's nets have "
-            "their full widths. Bold: the best of a seed, or of a kind of line.",
-            tables=[(table, "Both nets side by side")] if table else [],
-        ),
-    ]
+            panels.append(panel._replace(name=f"{folder}-hero", is_wide=False, caption=told))
+    section = Section("studies", "Studies", figures=page.draw(panels), links=links)
     title = ", ".join(study.name for study in studies)
-    return page.write("annealtune studies", title, f"{len(studies)} studies", sections)
+    return page.write("annealtune studies", title, "", [section])
 
 
 def subtitle(study: Study) -> str:
@@ -173,80 +155,40 @@ def _first_section(page: Page, study: Study, found: Statistics | None) -> Sectio
     """Return what the methods reached by the main measure, and the states of the runs."""
     counts = Counter(run.state for run in study.runs)
     facts = [("runs", ", ".join(f"{n} {state}" for state, n in counts.items()) or "none")]
-    facts.append(
-        ("best epoch chosen on", f"{'test' if test_set_chose(study) else 'validation'} set")
-    )
+    chosen = "test set" if test_set_chose(study) else "validation set"
+    facts.append(("best epoch chosen on", chosen))
     if found is None:
         return Section("results", "Results", facts=facts)
-    panel, caption = hero_panel(study, found)
-    return Section(
-        "results",
-        panel.title,
-        figures=[page.draw(panel, caption)],
-        facts=facts,
-        tables=[(summary_table(found), "What each method reached")],
-    )
+    panel = hero_panel(study, found)
+    return Section("results", panel.title, figures=page.draw([panel]), facts=facts)
 
 
 def _figure_sections(page: Page, study: Study) -> list[Section]:
     """Return every figure that the records allow; on the paper's own pages those of the paper."""
-    found = paper_figures(study) if study.name in PAPER_STUDIES else []
-    curves = [
-        _section(page, name, title, panels, f"{caption} {_LINES}")
-        for name, title, panels, caption in found
-    ] or [
-        _section(
-            page, "curves", "Training and validation",
-            performance_panels(study, study.methods, "curves"), _LINES,
-        ),
-        _section(page, "accept-test", "Accept test", accept_panels(study), _LINES),
+    own = [
+        ("curves", "Training and validation",
+         performance_panels(study, study.methods, "curves"), ""),
+        ("accept-test", "Accept test", accept_panels(study), ""),
+    ]  # fmt: skip
+    curves = (paper_figures(study) if study.name in PAPER_STUDIES else []) or own
+    found = [
+        ("rates", "Learning rate", rate_panels(study),
+         "At the end of each epoch; over H the mean of the accepted moves."),
+        *((name, title, panels, f"{told} {_LINES}") for name, title, panels, told in curves),
+        ("settings", "Which settings were accepted when", setting_panels(study), ""),
     ]  # fmt: skip
     return [
-        _section(
-            page, "rates", "Learning rate", rate_panels(study),
-            "At the end of each epoch; over H the mean of the accepted moves.",
-        ),
-        *curves,
-        _section(
-            page, "settings", "Which settings were accepted when", list(_setting_panels(study)),
-            "Share accepted of each setting of H, over all seeds; grey: not tried.",
-        ),
-    ]  # fmt: skip
-
-
-def _section(page: Page, name: str, title: str, panels: Sequence[Panel], caption: str) -> Section:
-    return Section(name, title, caption, figures=[page.draw(panel) for panel in panels])
-
-
-def _setting_panels(study: Study) -> Sequence[Panel]:
-    panels = []
-    for place, method in enumerate(study.methods, 1):
-        found = acceptance_map(study.of(method))
-        if found is not None:
-            name = f"settings-{place}-{_slug(method)}".rstrip("-")
-            draw = partial(draw_acceptance, found=found)
-            panels.append(Panel(name, f"Settings accepted: {method}", draw, found.height))
-    return panels
+        Section(name, title, caption, figures=page.draw(panels))
+        for name, title, panels, caption in found
+    ]
 
 
 def _configuration(study: Study) -> Section:
-    configs = {method: flat(config) for method, config in study.configs.items()}
-    first = next(iter(configs.values()), flat(study.experiment))
-    common = {
-        key: value
-        for key, value in sorted(first.items())
-        if all(key in each and each[key] == value for each in configs.values())
-    }
-    differing = difference_table(configs, shown)
+    differing = difference_table(study.configs)
     tables = [(differing, "Options that are not the same for all methods")] if differing else []
     folds = [
         Section("differing", "Where the methods differ", tables=tables),
-        Section("common", "What all methods share", facts=facts_of(common)),
+        Section("common", "What all methods share", facts=facts_of(study.experiment)),
         Section("environment", "Versions and machine", facts=facts_of(study.environment)),
     ]
     return Section("configuration", "Configuration", folds=[f for f in folds if not f.is_empty])
-
-
-def _slug(name: str) -> str:
-    """Return a name made fit for a file."""
-    return re.sub(r"[^a-z0-9_]+", "-", name.lower())[:40].strip("-")

@@ -5,14 +5,20 @@ The files hold no time: the same study gives the same bytes, whichever machine r
 
 import csv
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from annealtune.studies.records import RunRecord, Study
 from annealtune.studies.reproduction import PAPER_STUDIES
-from annealtune.studies.statistics.measures import DIGITS, MEASURES, Measure, score, test_set_chose
-from annealtune.studies.statistics.summaries import Statistics
+from annealtune.studies.statistics import (
+    DIGITS,
+    MEASURES,
+    Measure,
+    Statistics,
+    score,
+    test_set_chose,
+)
 
 from .tables import Cell, Table, number_cell, text_cell
 
@@ -62,7 +68,7 @@ def result_rows(study: Study, statistics: Mapping[Measure, Statistics]) -> list[
     kinds: tuple[Kind, ...] = ("mean", "deviation", "best")
     for kind in kinds:
         for method in study.methods:
-            values = {m: getattr(each.summary(method), kind) for m, each in statistics.items()}
+            values = {m: getattr(each.summaries[method], kind) for m, each in statistics.items()}
             rows.append(ResultRow(kind, method, None, _known(values)))
     return rows
 
@@ -74,27 +80,22 @@ def winners(rows: Sequence[ResultRow]) -> set[tuple[int, Measure]]:
         Pairs of a row's index and a measure. Where fewer than two methods have a number, or all
         have the same, none of them won; nor is there a best mean of different seeds.
     """
-    found = set()
-    seeds: dict[tuple[str, Measure], set[int]] = {}
-    for row in rows:
-        if row.run is not None:
-            for measure in row.values:
-                seeds.setdefault((row.method, measure), set()).add(row.run.seed)
-    rivals: dict[tuple[Kind, int | None], list[int]] = {}
+    seeds: dict[tuple[str, Measure], set[int]] = defaultdict(set)
+    rivals: dict[tuple[Kind, int | None, Measure], dict[int, float]] = defaultdict(dict)
     for index, row in enumerate(rows):
-        if row.kind != "deviation":
-            rivals.setdefault((row.kind, row.run.seed if row.run else None), []).append(index)
-    for (kind, _), group in rivals.items():
-        for measure in MEASURES:
-            known = [i for i in group if measure in rows[i].values]
-            values = {i: round(rows[i].values[measure], DIGITS) for i in known}
-            is_fair = kind == "run" or all(
-                seeds[rows[i].method, measure] == seeds[rows[known[0]].method, measure]
-                for i in known
-            )
-            if is_fair and len(set(values.values())) > 1:
-                best = measure.best(list(values.values()))
-                found |= {(i, measure) for i, value in values.items() if value == best}
+        seed = None if row.run is None else row.run.seed
+        for measure, value in row.values.items():
+            if seed is not None:
+                seeds[row.method, measure].add(seed)
+            if row.kind != "deviation":
+                rivals[row.kind, seed, measure][index] = round(value, DIGITS)
+    found = set()
+    for (kind, _, measure), values in rivals.items():
+        first, *others = (seeds[rows[index].method, measure] for index in values)
+        is_fair = kind == "run" or all(other == first for other in others)
+        if is_fair and len(set(values.values())) > 1:
+            best = measure.best(values.values())
+            found |= {(index, measure) for index, value in values.items() if value == best}
     return found
 
 
@@ -116,11 +117,11 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
     """Return Table 1 of the paper for a page, with a column for each of the measures."""
     won = winners(rows)
     body: list[tuple[Cell, ...]] = []
-    footer: list[tuple[Cell, ...]] = []
+    summary: list[tuple[Cell, ...]] = []
     for index, row in enumerate(rows):
         values = [value_cell(row, m, (index, m) in won) for m in measures]
         if row.run is None:
-            footer.append((text_cell(row.method), Cell(row.kind, is_number=False), *values))
+            summary.append((text_cell(row.method), Cell(row.kind), *values))
             continue
         if row.run.result is None:
             values = [Cell(state_of(row.run), is_number=False, span=max(1, len(measures)))]
@@ -135,7 +136,7 @@ def results_table(study: Study, rows: Sequence[ResultRow], measures: Sequence[Me
         tuple(body),
         (("", 2), *groups.items()) if groups else (),
         # Nothing is to be summarized where each method has one run.
-        tuple(footer) if measures and len(body) > len(study.methods) else (),
+        tuple(summary) if measures and len(body) > len(study.methods) else (),
     )
 
 
@@ -146,11 +147,8 @@ def state_of(run: RunRecord) -> str:
 
 def value_cell(row: ResultRow, measure: Measure, is_best: bool) -> Cell:
     """Return the number of a line by one measure."""
-    value = row.values.get(measure)
-    text = measure.text(value)
-    if row.kind == "deviation" and measure.quantity == "accuracy" and value is not None:
-        text = measure.number(value)
-    return number_cell(text, value, is_best)
+    text = measure.number if row.kind == "deviation" else measure.text
+    return number_cell(row.values.get(measure), text, is_best)
 
 
 def results_csv(rows: Sequence[ResultRow]) -> str:
@@ -162,15 +160,12 @@ def results_csv(rows: Sequence[ResultRow]) -> str:
         ["row", "method", "seed", "status", "reason", *costs, *(m.key for m in MEASURES)]
     )
     for row in rows:
-        run = row.run
-        result = run.result or {} if run else {}
+        run, result = row.run, row.run.result or {} if row.run else {}
         writer.writerow(
             [
                 row.kind,
                 row.method,
-                "" if run is None else run.seed,
-                "" if run is None else run.status,
-                "" if run is None else run.reason or "",
+                *((run.seed, run.status, run.reason) if run else ("", "", "")),
                 *(result.get(key, "") for key in costs),
                 *(repr(row.values[m]) if m in row.values else "" for m in MEASURES),
             ]
@@ -193,8 +188,8 @@ def results_tex(study: Study, rows: Sequence[ResultRow], measures: Sequence[Meas
         lines.append(f"{' & '.join(above)} \\\\")
     lines += [f"{titles} \\\\", r"\midrule"]
     lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.rows]
-    lines += [r"\midrule"] * bool(table.footer)
-    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.footer]
+    lines += [r"\midrule"] * bool(table.summary)
+    lines += [f"{' & '.join(map(_tex_cell, row))} \\\\" for row in table.summary]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

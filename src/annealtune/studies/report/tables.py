@@ -1,27 +1,38 @@
 """Tables for a page: the methods side by side, and in what configurations differ."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import (
-    NOT_AVAILABLE,
+from annealtune.studies.records import Study, shared_options
+from annealtune.studies.statistics import (
+    Comparison,
     Measure,
+    Statistics,
     mean_result,
 )
-from annealtune.studies.statistics.summaries import Comparison, Statistics
+from annealtune.training.storage import flat
 
 
 class Cell(NamedTuple):
-    """What stands in one place of a table."""
+    """What stands in one place of a table.
+
+    Attributes:
+        text: is shown.
+        order: what the cell is sorted by; one without comes last.
+        is_best: whether it is bold.
+        is_number: numbers stand to the right.
+        span: how many columns it takes.
+        detail: smaller, below it.
+        tone: the name of its shade.
+    """
 
     text: str
     order: float | str = ""
-    """What the cell is sorted by."""
     is_best: bool = False
     is_number: bool = True
     span: int = 1
-    """How many columns it takes."""
+    detail: str = ""
+    tone: str = ""
 
 
 class Table(NamedTuple):
@@ -31,21 +42,19 @@ class Table(NamedTuple):
         columns: titles.
         rows: the cells of each row.
         groups: titles above the columns and how many of them each spans; may be empty.
-        footer: rows that stay below when the others are sorted.
+        summary: rows about the others, which stay above when those are sorted.
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     groups: tuple[tuple[str, int], ...] = ()
-    footer: tuple[tuple[Cell, ...], ...] = ()
+    summary: tuple[tuple[Cell, ...], ...] = ()
 
     @property
-    def texts(self) -> tuple[bool, ...]:
-        """Whether each column holds text; numbers stand to the right."""
-        whole = [row for row in self.rows if len(row) == len(self.columns)]
-        if not whole:
-            return tuple(place != 1 for place in range(len(self.columns)))
-        return tuple(not cell.is_number for cell in whole[0])
+    def titles(self) -> list[tuple[str, bool]]:
+        """Return the title of each column and whether it holds text; numbers stand to the right."""
+        longest = max(self.rows, key=len, default=())
+        return list(zip(self.columns, (not cell.is_number for cell in longest), strict=False))
 
 
 def text_cell(text: str) -> Cell:
@@ -53,36 +62,18 @@ def text_cell(text: str) -> Cell:
     return Cell(text, text, is_number=False)
 
 
-def number_cell(text: str, value: float | None, is_best: bool = False) -> Cell:
-    """Return a cell of a number, sorted by its value; one that is not known comes last."""
+def number_cell(value: float | None, text: Callable[[float], str], is_best: bool = False) -> Cell:
+    """Return a cell of a number, sorted by its value; one that is not known comes last.
+
+    Args:
+        value: the number.
+        text: returns it as it is shown.
+        is_best: whether it is bold.
+    """
+    if value is None:
+        return Cell("n/a")
     # Seven digits are more than any cell shows; sixteen made a tenth of a large page.
-    return Cell(text, "" if value is None else float(f"{value:.7g}"), is_best)
-
-
-def summary_table(statistics: Statistics) -> Table:
-    """Return what each method reached by one measure, the best one first."""
-    measure, ranking = statistics.measure, statistics.ranking
-    without = [each.method for each in statistics.summaries if each.method not in ranking]
-    rows = []
-    for method in (*ranking, *without):
-        each = statistics.summary(method)
-        seed = "" if each.best is None else f" (seed {each.best_seed})"
-        points = measure.quantity == "accuracy" and each.deviation is not None
-        rows.append(
-            (
-                text_cell(method),
-                Cell(f"{each.n} of {each.planned}", each.n),
-                number_cell(measure.text(each.mean), each.mean),
-                number_cell(
-                    f"{measure.number(each.deviation or 0.0)} points"
-                    if points
-                    else measure.text(each.deviation),
-                    each.deviation,
-                ),
-                number_cell(measure.text(each.best) + seed, each.best),
-            )
-        )
-    return Table(("method", "finished", "mean", "deviation", "best"), tuple(rows))
+    return Cell(text(value), float(f"{value:.7g}"), is_best)
 
 
 def comparison_table(statistics: Statistics) -> Table:
@@ -95,22 +86,18 @@ def comparison_table(statistics: Statistics) -> Table:
 
 
 def _comparison_row(measure: Measure, each: Comparison) -> tuple[Cell, ...]:
-    interval = NOT_AVAILABLE
-    if each.low is not None and each.high is not None:
-        low, high = (measure.number(end, signed=True) for end in (each.low, each.high))
-        interval = f"{low} to {high}"
+    ends = [measure.number(end, signed=True) for end in (each.low, each.high) if end is not None]
     counts = f"{each.won}, {each.lost}, {each.tied}"
     if each.unpaired:
         counts += f" ({each.unpaired} unpaired)"
-    corrected = each.corrected_p_value
     return (
         text_cell(each.first),
         text_cell(each.second),
-        number_cell(measure.difference(each.difference), each.difference),
-        number_cell(interval, each.low),
-        Cell(counts if each.n or each.unpaired else NOT_AVAILABLE, each.won),
-        number_cell(probability(each.p_value), each.p_value),
-        number_cell(probability(corrected), corrected, each.is_significant),
+        number_cell(each.difference, measure.difference),
+        number_cell(each.low, lambda _: " to ".join(ends)),
+        Cell(counts, each.won),
+        number_cell(each.p_value, probability),
+        number_cell(each.corrected_p_value, probability, each.is_significant),
     )
 
 
@@ -124,48 +111,44 @@ def cost_table(study: Study) -> Table:
         )
         # A backward takes about twice the arithmetic of a forward.
         total = None if forwards is None or backwards is None else forwards + 2 * backwards
-        counts = (number_cell(_count(n), n) for n in (forwards, backwards, total))
-        rows.append((text_cell(method), *counts, number_cell(duration(seconds), seconds)))
+        counts = [number_cell(n, "{:,.0f}".format) for n in (forwards, backwards, total)]
+        rows.append((text_cell(method), *counts, number_cell(seconds, duration)))
     columns = ("method", "forwards", "backwards", "forwards + 2 × backwards", "training")
     return Table(columns, tuple(rows))
 
 
-def difference_table(configs: Mapping[str, Mapping[str, Any]], text: Any) -> Table | None:
-    """Return the options in which flat configs differ, one a row; None if there are none.
-
-    Args:
-        configs: by name.
-        text: returns the value of an option as it is shown.
-    """
-    keys = sorted({key for config in configs.values() for key in config})
-    first = next(iter(configs.values()), {})
+def difference_table(configs: Mapping[str, Mapping[str, Any]]) -> Table | None:
+    """Return the options in which configs differ, one a row; None if there are none."""
+    known, shared = [flat(config) for config in configs.values()], shared_options(configs.values())
     rows = [
-        (
-            text_cell(key),
-            *(text_cell(text(each[key]) if key in each else "–") for each in configs.values()),
-        )
-        for key in keys
-        if any(
-            (key in each, each.get(key)) != (key in first, first.get(key))
-            for each in configs.values()
-        )
+        (text_cell(key), *(text_cell(option(each[key]) if key in each else "–") for each in known))
+        for key in sorted({key for each in known for key in each})
+        if key not in shared
     ]
     return Table(("option", *configs), tuple(rows)) if rows else None
 
 
-def _count(value: float | None) -> str:
-    return NOT_AVAILABLE if value is None else f"{value:,.0f}"
+def option(value: Any) -> str:
+    """Return the value of an option as it is shown.
+
+    Example:
+        >>> option([0.1, True, None])
+        '0.1, yes, None'
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(option, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def duration(seconds: float | None) -> str:
+def duration(seconds: float) -> str:
     """Return a time as it is shown.
 
     Example:
         >>> duration(3.14159), duration(754), duration(9000)
         ('3.1 s', '12 min 34 s', '2 h 30 min')
     """
-    if seconds is None:
-        return NOT_AVAILABLE
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -174,15 +157,13 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def probability(value: float | None) -> str:
+def probability(value: float) -> str:
     """Return a p-value as it is shown.
 
     Example:
         >>> probability(0.25), probability(1 / 512), probability(1e-9)
         ('0.25', '0.0020', '< 0.0001')
     """
-    if value is None:
-        return NOT_AVAILABLE
     if value < 0.0001:
         return "< 0.0001"
     return f"{value:.2f}" if value >= 0.1 else f"{value:.4f}"

@@ -61,7 +61,7 @@ def locked(directory: Path) -> Iterator[None]:
         lock.acquire()
     except filelock.Timeout:
         raise RunError(
-            f"{directory}: another process is working in this run directory; wait for it or "
+            f"{directory}: another process is working in this directory; wait for it or "
             "choose another --out"
         ) from None
     except OSError as error:

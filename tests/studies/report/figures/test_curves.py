@@ -10,7 +10,6 @@ from matplotlib.axes import Axes
 
 from annealtune.studies.records import Study
 from annealtune.studies.report.figures.curves import (
-    Curve,
     accept_panels,
     mean_curve,
     over_epochs,
@@ -18,14 +17,15 @@ from annealtune.studies.report.figures.curves import (
     rate_panels,
 )
 from annealtune.studies.report.figures.panels import Panel
-from annealtune.studies.report.figures.style import RAMP, SERIES, blank, label, looks_of, style
+from annealtune.studies.report.figures.settings import acceptance_of, setting_panels
+from annealtune.studies.report.figures.style import RAMP, SERIES, blank, looks_of, style
 
 Make = Callable[..., Study]
 
 
 def drawn(study: Study, key: str, methods: Any = None) -> Axes:
     with style():
-        return over_epochs(blank(), study, methods or study.methods, [Curve(key)], key)
+        return over_epochs(blank(), study, methods or study.methods, {key: key}, key)
 
 
 def draw(panel: Panel) -> Axes:
@@ -70,8 +70,9 @@ def test_the_mean_is_over_finished_runs_alone(make_study: Make) -> None:
 def test_there_is_no_mean_where_a_seed_has_no_value(make_study: Make) -> None:
     study = make_study({"sgd": {0: {"loss": 0.5}, 1: {"loss": None}}})
     assert np.isnan(mean_curve(study.runs, "validation_loss")[1]).all()
-    known = mean_curve(study.runs, "validation_loss", over_known=True)[1]
-    assert known == pytest.approx([0.8, 0.7, 0.4, 0.5])
+    key = "worsening_accept_probability"  # null in epochs without such a move
+    first, second = make_study({"ssa": {2: {}, 3: {"metric": {key: None}}}}).runs
+    assert mean_curve([first, second], key)[1] == pytest.approx([0.5, 0.25, 0.125, 0.0625])
 
 
 def test_a_diverged_loss_and_a_drop_in_accuracy_are_inside(make_study: Make) -> None:
@@ -127,18 +128,10 @@ def test_the_rate_has_a_geometric_mean_and_may_decay(make_study: Make) -> None:
     assert rate_panels(make_study({"sgd": {1: {}}})) == []
 
 
-def test_names_that_matplotlib_would_interpret(make_study: Make) -> None:
-    odd = ["a $\\frac{1}$ b", "_hidden", "tab\there", "\N{CJK UNIFIED IDEOGRAPH-6F22}", "x" * 200]
-    study = make_study({name: {0: {}} for name in odd}, kinds=dict.fromkeys(odd, "sgd"))
-    found = names(drawn(study, "validation_loss"))
-    assert found == ["a $\\frac{1}$ b", "_hidden", "tab?here", "?", label("x" * 200)]
-    assert len(found[-1]) == 36
-
-
 def test_looks_differ_and_a_sweep_of_rates_is_a_ramp(make_study: Make) -> None:
     looks = looks_of(make_study({f"m{n}": {0: None} for n in range(16)}))
     assert [look.colour for look in looks.values()] == list(SERIES)
-    assert len({(look.marker, str(look.dashes)) for look in looks.values()}) == 16
+    assert len({str(look.dashes) for look in looks.values()}) == 3
     methods = [
         {"label": f"a{n}", "config": {"method": "adamw", "adamw": {"lr": 10.0**-n}}}
         for n in range(5)
@@ -148,3 +141,30 @@ def test_looks_differ_and_a_sweep_of_rates_is_a_ramp(make_study: Make) -> None:
     looks = looks_of(study)
     assert [looks[f"a{n}"].colour for n in range(4, -1, -1)] == list(RAMP[::2])
     assert looks["sgd"].colour == SERIES[0]
+
+
+# --- which settings were accepted when ---
+
+
+def test_the_map_of_settings_by_hand(three_methods: Study) -> None:
+    """Each rate is tried 4 times by each of 3 seeds; 0.9 is kept once, 0.5 twice, 0.1 thrice."""
+    settings, rates = acceptance_of(three_methods.of("sgd-sa"))
+    assert settings == [{"lr": 0.9}, {"lr": 0.5}, {"lr": 0.1}]
+    assert rates.tolist() == [[0.25] * 4, [0.5] * 4, [0.75] * 4]
+    first, other = setting_panels(three_methods)
+    assert (first.name, other.name) == ("settings-1", "settings-3")  # scheduled-sgd has no moves
+    axes = draw(first)
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0.9", "0.5", "0.1"]
+
+
+def test_settings_of_several_options_and_gaps(make_study: Make) -> None:
+    [run] = make_study({"sgd-sa": {0: {"done": 1}}}).runs
+    first = {"betas": [0.9, 0.999], "lr": 0.1, "nesterov": True}
+    second = {"betas": [0.8, 0.99], "lr": 0.5, "nesterov": False}
+    lines = (
+        {"epoch": 1, "settings": [{"setting": first, "tried": 2, "accepted": 1}]},
+        {"epoch": 3, "settings": [{"setting": second, "tried": 4, "accepted": 4}]},
+    )
+    settings, rates = acceptance_of([dataclasses.replace(run, moves=lines)])
+    np.testing.assert_array_equal(rates, [[np.nan, np.nan, 1.0], [0.5, np.nan, np.nan]])
+    assert [setting["lr"] for setting in settings] == [0.5, 0.1]

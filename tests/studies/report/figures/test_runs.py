@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
@@ -10,7 +9,7 @@ from matplotlib.axes import Axes
 from annealtune.annealing import Setting
 from annealtune.annealing.race import RaceInfo
 from annealtune.studies.records import RunRecord, Study
-from annealtune.studies.report.figures.runs import RunView, hero_panel, race_panels
+from annealtune.studies.report.figures.runs import hero_panel, race_panels
 from annealtune.studies.report.figures.style import blank, style
 
 RACE = RaceInfo(
@@ -45,7 +44,7 @@ def run(make_study: Callable[..., Study]) -> RunRecord:
 
 
 def draw_race(race: RaceInfo) -> Axes:
-    [(panel, _)] = race_panels([race])
+    [panel] = race_panels([race])
     with style():
         return panel.draw(blank())
 
@@ -69,7 +68,7 @@ def test_long_races_are_drawn_as_means_of_five() -> None:
 
 
 def test_the_rate_begins_after_the_race_and_every_arm_is_there(run: RunRecord) -> None:
-    panel = hero_panel(RunView(run))
+    panel = hero_panel(run)
     assert panel is not None
     with style():
         axes = panel.draw(blank(panel.height))
@@ -82,14 +81,5 @@ def test_the_rate_begins_after_the_race_and_every_arm_is_there(run: RunRecord) -
     assert [each.get_ylabel() for each in axes.figure.axes] == ["accuracy", "loss", "learning rate"]
 
 
-def test_the_best_epoch_and_the_rate(run: RunRecord) -> None:
-    view = RunView(run)
-    assert (view.best_epoch, view.rate) == (3, 0.1)
-    plain = [{k: v for k, v in line.items() if k != "races"} for line in run.metrics]
-    changes: dict[str, Any] = {"metrics": tuple(plain), "result": None}
-    unfinished = RunView(dataclasses.replace(run, **changes))
-    assert (unfinished.best_epoch, unfinished.rate) == (None, 0.1)
-    moved = tuple({**line, "acceptance_rate": 0.5} for line in plain)
-    over_h = RunView(dataclasses.replace(run, metrics=moved))
-    assert over_h.rate == pytest.approx(0.1 / 4)
-    assert hero_panel(RunView(dataclasses.replace(run, metrics=()))) is None
+def test_before_the_first_epoch_there_is_nothing_to_draw(run: RunRecord) -> None:
+    assert hero_panel(dataclasses.replace(run, metrics=())) is None

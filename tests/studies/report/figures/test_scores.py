@@ -9,8 +9,7 @@ from matplotlib.axes import Axes
 from annealtune.studies.records import Study
 from annealtune.studies.report.figures.scores import fit_score_axis, hero_panel
 from annealtune.studies.report.figures.style import blank, style
-from annealtune.studies.statistics.measures import Measure, main_measure
-from annealtune.studies.statistics.summaries import statistics_of
+from annealtune.studies.statistics import Measure, main_measure, statistics_of
 
 ACCURACY = Measure("best", "test", "accuracy")
 LOSS = Measure("best", "test", "loss")
@@ -37,9 +36,9 @@ def sweep(make_study: Callable[..., Study]) -> Study:
 
 def hero(study: Study) -> tuple[str, str, Axes]:
     """Title, caption and drawing."""
-    panel, caption = hero_panel(study, statistics_of(study, main_measure(study)))
+    panel = hero_panel(study, statistics_of(study, main_measure(study)))
     with style():
-        return panel.title, caption, panel.draw(blank(panel.height, 9.2))
+        return panel.title, panel.caption, panel.draw(blank(panel.height, 9.2))
 
 
 def test_a_sweep_of_rates_is_a_curve_and_the_others_flat_lines(
@@ -100,6 +99,7 @@ def test_methods_that_differ_in_more_than_the_rate_are_no_sweep(
 def fitted(measure: Measure, scores: list[float], axis: Any = "y") -> Axes:
     with style():
         axes = blank()
+        axes.plot(scores, scores)
         fit_score_axis(axes, measure, scores, axis)
     return axes
 

@@ -39,6 +39,7 @@ class Panel(NamedTuple):
         height: in inches.
         is_wide: whether it takes the whole width of a page. It is then drawn twice, wide and
             narrow, so that its letters can be read on a phone; a page shows the one that fits.
+        caption: what a page says below it; by default its title.
     """
 
     name: str
@@ -46,27 +47,24 @@ class Panel(NamedTuple):
     draw: Callable[[Axes], Axes]
     height: float = HEIGHT
     is_wide: bool = False
+    caption: str = ""
 
 
 class Drawing(NamedTuple):
     """A panel in all its forms.
 
     Attributes:
-        name: of its files, without an ending.
-        title: what it shows.
+        panel: what is drawn.
         inline: HTML for a page: an ``<svg>`` element, or a wide and a narrow one; its ids are
             unique, its colours those of the page, and it holds the values of its points.
         svg: the content of a file; empty if none was asked for.
         pdf: likewise.
-        is_wide: whether it takes the whole width of a page.
     """
 
-    name: str
-    title: str
+    panel: Panel
     inline: str
-    svg: bytes = b""
-    pdf: bytes = b""
-    is_wide: bool = False
+    svg: bytes
+    pdf: bytes
 
 
 def render(panel: Panel, *, files: bool = True) -> Drawing:
@@ -82,8 +80,7 @@ def render(panel: Panel, *, files: bool = True) -> Drawing:
     if panel.is_wide:
         narrow, _, points = _draw(panel, f"{panel.name}-narrow", WIDTH, with_pdf=False)
         inline += _inline(panel, narrow, points, "narrow")
-    content = svg.encode() if files else b""
-    return Drawing(panel.name, panel.title, inline, content, pdf, panel.is_wide)
+    return Drawing(panel, inline, svg.encode() if files else b"", pdf)
 
 
 def _draw(panel: Panel, name: str, width: float, *, with_pdf: bool) -> tuple[str, bytes, str]:

@@ -6,19 +6,12 @@ from typing import NamedTuple
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import net_of
 
-from .curves import Curve, accept_panels, curve_panels, of_kind, performance_panels
+from .curves import accept_panels, curve_panels, of_kind, performance_panels
 from .panels import Panel
 
 
 class PaperFigure(NamedTuple):
-    """One figure of the paper.
-
-    Attributes:
-        name: its id on a page.
-        title: what the paper calls it.
-        panels: its subfigures, in the paper's order.
-        caption: what is the same as in the paper, and what is not.
-    """
+    """One figure of the paper: its id on a page, its title, its subfigures and a caption."""
 
     name: str
     title: str
@@ -36,10 +29,10 @@ def paper_figures(study: Study) -> list[PaperFigure]:
     net = net_of(study.name)
     if not is_of_ssa and net is None:
         return []
-    model = str(study.experiment.get("model"))
-    accept = {panel.name: [panel] for panel in accept_panels(study)}
+    model = study.experiment["model"]
+    accept = {panel.name: panel for panel in accept_panels(study)}
     chance, worsening, moves, heat = (
-        accept.get(f"accept-{name}", [])
+        [accept[f"accept-{name}"]] if f"accept-{name}" in accept else []
         for name in ("probability", "worsening", "worsening-moves", "temperature")
     )
     if is_of_ssa:
@@ -54,7 +47,7 @@ def paper_figures(study: Study) -> list[PaperFigure]:
     else:
         number, paper_net = ("4", "VGG16") if net == "vgg16" else ("3", "ResNet34")
         methods = of_kind(study, "scheduled-sgd", "sgd-sa", "random-rate")
-        title, training = "training accuracy, on ten minibatches", [Curve("train_eval_accuracy")]
+        title, training = "training accuracy, on ten minibatches", {"train_eval_accuracy": ""}
         found = [
             PaperFigure(
                 "figure-2",

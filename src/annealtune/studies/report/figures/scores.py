@@ -7,21 +7,24 @@ from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import (
+from annealtune.studies.statistics import (
     Measure,
     RateSweep,
+    Statistics,
+    bootstrap_interval,
     kind_of,
     rate_found,
+    scores_of,
     sweeps_of,
 )
-from annealtune.studies.statistics.summaries import Statistics, bootstrap_interval, scores_of
 
 from .panels import Panel
-from .style import FAINT, INK, figure_of, in_per_cent, label, legend, line, looks_of
+from .style import FAINT, INK, Look, figure_of, in_per_cent, label, legend, line, looks_of
 
 # Beyond this ratio of the largest error, or loss, to the smallest one, ratios are what counts.
 _WIDE = 3.0
@@ -30,8 +33,8 @@ _TICKS = tuple(each * 10.0**power for power in range(6, -7, -1) for each in (5, 
 _MOST_TICKS = 8
 
 
-def hero_panel(study: Study, statistics: Statistics) -> tuple[Panel, str]:
-    """Return the first figure of a study's page and its caption.
+def hero_panel(study: Study, statistics: Statistics) -> Panel:
+    """Return the first figure of a study's page.
 
     The score over the rate where a method stands at several of them, else a row for each method.
     """
@@ -43,16 +46,16 @@ def hero_panel(study: Study, statistics: Statistics) -> tuple[Panel, str]:
     sweeps = [
         sweep
         for sweep in sweeps_of(study)
-        if sum(statistics.summary(method).n > 0 for method in sweep.labels.values()) > 1
+        if len(set(statistics.ranking).intersection(sweep.labels.values())) > 1
     ]
     if sweeps:
         draw = partial(by_rate, study=study, statistics=statistics, sweeps=sweeps)
         caption = f"Marks: means; dots: seeds; bands: their range; ticks: rates found.{scale}"
-        return Panel("hero", f"{title}, over the learning rate", draw, 4.4, True), caption
+        return Panel("hero", f"{title}, over the learning rate", draw, 4.4, True, caption)
     draw = partial(by_method, study=study, statistics=statistics)
     height = max(2.4, 0.95 + 0.34 * len(statistics.ranking))
     caption = f"Dots: seeds; upright marks: means; bars: 95 % bootstrap intervals.{scale}"
-    return Panel("hero", f"{title}, by method", draw, height, True), caption
+    return Panel("hero", f"{title}, by method", draw, height, True, caption)
 
 
 def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[RateSweep]) -> Axes:
@@ -63,14 +66,7 @@ def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[R
     room = (max(rates) / min(rates)) ** 0.08
     axes.set_xlim(min(rates) / room, max(rates) * room)
     scores = {method: scores_of(study, method, measure) for method in study.methods}
-    fit_score_axis(axes, measure, [s for each in scores.values() for s in each.values()], "y")
-    handles = []
-    for sweep in sweeps:
-        means = _draw_sweep(axes, study, sweep, scores)
-        best = measure.best(list(means.values()))
-        where = next(rate for rate, mean in means.items() if mean == best)
-        name = f"{sweep.kind}: best {measure.text(best)} at {where:g}"
-        handles.append(line(name, INK, linewidth=1.6, marker="o", markersize=5))
+    handles = [_draw_sweep(axes, looks, sweep, scores, measure) for sweep in sweeps]
     swept = {method for sweep in sweeps for method in sweep.labels.values()}
     for method in (each for each in statistics.ranking if each not in swept):
         values, colour = scores[method], looks[method].colour
@@ -83,6 +79,7 @@ def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[R
         tick: dict[str, Any] = {"marker": "|", "markersize": 12, "markeredgewidth": 1.8}
         axes.plot(found, [mean] * len(found), color=colour, linestyle="none", zorder=4, **tick)
         handles.append(line(f"{method}: {measure.text(mean)}", colour, linewidth=width))
+    fit_score_axis(axes, measure, [s for each in scores.values() for s in each.values()], "y")
     axes.set_xlabel("learning rate")
     axes.set_ylabel(measure.title if measure.higher_is_better else f"{measure.title}, lower is up")
     axes.xaxis.set_major_locator(LogLocator(base=10, numticks=20))
@@ -94,30 +91,34 @@ def by_rate(axes: Axes, study: Study, statistics: Statistics, sweeps: Sequence[R
 
 
 def _draw_sweep(
-    axes: Axes, study: Study, sweep: RateSweep, scores: dict[str, dict[int, float]]
-) -> dict[float, float]:
-    """Draw one method over its rates; return its means."""
-    looks = looks_of(study)
+    axes: Axes,
+    looks: dict[str, Look],
+    sweep: RateSweep,
+    scores: dict[str, dict[int, float]],
+    measure: Measure,
+) -> Line2D:
+    """Draw one method over its rates; return a line for the legend."""
     known = {r: list(scores[m].values()) for r, m in sweep.labels.items() if scores[m]}
     means = {rate: float(np.mean(values)) for rate, values in known.items()}
     lows, highs = ([end(values) for values in known.values()] for end in (min, max))
     axes.fill_between(list(known), lows, highs, color=INK, alpha=0.1, linewidth=0)
-    axes.plot(list(means), list(means.values()), color=INK, linewidth=1.6, alpha=0.75)
+    dashes = {"linestyle": looks[next(iter(sweep.labels.values()))].dashes, "linewidth": 1.6}
+    axes.plot(list(means), list(means.values()), color=INK, alpha=0.75, **dashes)
     for rate, values in known.items():
-        method = sweep.labels[rate]
-        look = looks[method]
+        colour, name = looks[sweep.labels[rate]].colour, label(sweep.labels[rate])
         dots: dict[str, Any] = {"markersize": 4, "alpha": 0.45, "mew": 0}
-        axes.plot([rate] * len(values), values, "o", color=look.colour, **dots)
-        mark: dict[str, Any] = {"markersize": 8, "zorder": 4, "label": label(method)}
-        axes.plot([rate], [means[rate]], look.marker, color=look.colour, **mark)
-    return means
+        axes.plot([rate] * len(values), values, "o", color=colour, **dots)
+        axes.plot([rate], [means[rate]], "o", color=colour, markersize=8, zorder=4, label=name)
+    best = measure.best(means.values())
+    where = next(rate for rate, mean in means.items() if mean == best)
+    told = f"{sweep.kind}: best {measure.text(best)} at {where:g}"
+    return line(told, INK, marker="o", markersize=5, **dashes)
 
 
 def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:
     """Draw a row for each method that has a number: its seeds, their mean and its interval."""
     measure, looks, ranking = statistics.measure, looks_of(study), statistics.ranking
     scores = {method: list(scores_of(study, method, measure).values()) for method in ranking}
-    fit_score_axis(axes, measure, [score for values in scores.values() for score in values], "x")
     for row, (method, values) in enumerate(scores.items()):
         colour, mean = looks[method].colour, float(np.mean(values))
         if row % 2:
@@ -136,6 +137,7 @@ def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:
             1.015, row, measure.text(mean), transform=axes.get_yaxis_transform(),
             verticalalignment="center_baseline", fontweight=weight,
         )  # fmt: skip
+    fit_score_axis(axes, measure, [score for values in scores.values() for score in values], "x")
     is_narrow = figure_of(axes).get_figwidth() < 6
     axes.set_yticks(range(len(ranking)), [label(m, 20 if is_narrow else 36) for m in ranking])
     axes.set_ylim(len(ranking) - 0.5, -0.5)
@@ -152,18 +154,15 @@ def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:
 def fit_score_axis(
     axes: Axes, measure: Measure, scores: Sequence[float], axis: Literal["x", "y"]
 ) -> None:
-    """Make an axis hold every score, the better ones up or to the right.
+    """Turn an axis with scores on it so that the better ones are up or to the right.
 
     Accuracies of 60, 97 and 98 % are as far apart as their errors of 40, 3 and 2 %: equal ratios of
     the error have equal lengths. So have equal ratios of a loss. Scores that differ little are on
     an even axis.
     """
-    best, worst = measure.best(list(scores)), measure.worst(list(scores))
     is_accuracy = measure.quantity == "accuracy"
-    if not _shows_ratios(measure, scores):
-        room = _MARGIN * (best - worst) or 0.02 * abs(best) or 1e-3
-        axes.set(**{f"{axis}lim": (worst - room, best + room)})
-    else:
+    getattr(axes, f"set_{axis}margin")(_MARGIN)
+    if _shows_ratios(measure, scores):
         # Without any error at all a score is drawn as if it had half of the smallest one.
         least = min(size for size in _sizes(measure, scores) if size > 0) / 2
 
@@ -175,15 +174,10 @@ def fit_score_axis(
         def back(heights: Any) -> NDArray[np.float64]:
             return np.asarray(1 - np.exp(-heights) if is_accuracy else np.exp(heights))
 
-        low, high = float(forward(worst)), float(forward(best))
-        room = _MARGIN * (high - low)
-        ends = [float(back(low - room)), float(back(high + room))]
-        if is_accuracy:
-            ends[1] = min(ends[1], 1 - least)
         getattr(axes, f"set_{axis}scale")("function", functions=(forward, back))
-        axes.set(**{f"{axis}lim": tuple(ends)})
+        low, high = getattr(axes, f"get_{axis}lim")()
         ticks = [1 - tick if is_accuracy else tick for tick in _TICKS]
-        ticks = [tick for tick in ticks if min(ends) <= tick <= max(ends)]
+        ticks = [tick for tick in ticks if low <= tick <= high]
         most = 4 if axis == "x" and figure_of(axes).get_figwidth() < 6 else _MOST_TICKS
         kept = ticks[-1 :: -math.ceil(len(ticks) / most)] if ticks else []
         getattr(axes, f"{axis}axis").set_major_locator(FixedLocator(kept))
@@ -191,6 +185,7 @@ def fit_score_axis(
     if is_accuracy:
         in_per_cent(axes, axis)
     else:
+        getattr(axes, f"invert_{axis}axis")()
         formatter = FuncFormatter(lambda value, _: f"{value:.4g}")
         getattr(axes, f"{axis}axis").set_major_formatter(formatter)
 

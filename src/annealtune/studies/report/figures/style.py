@@ -3,18 +3,16 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.font_manager import findfont, get_font
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from annealtune.studies.records import Study
-from annealtune.studies.statistics.measures import sweeps_of
+from annealtune.studies.statistics import sweeps_of
 
 # First the hues of Okabe and Ito, which also look different to colour-blind readers, dark enough
 # for thin lines on white; then nine that are as far from these and from each other as there is room
@@ -30,9 +28,9 @@ RAMP = (
 )
 # Beside a ramp of warm colours, the cool ones first.
 _BESIDE_RAMP = tuple(SERIES[place] for place in (0, 2, 5, 12, 9, 8, 6, 13, 15, 3, 11))
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # The second seven methods are dashed, the third seven dotted and dashed.
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (5, 1.5, 1.2, 1.5)))
+_SAME_DASHES = 7
 INK = "#333333"
 FAINT = "#dddddd"
 FONT = "DejaVu Sans"  # comes with matplotlib: the same letters on every machine
@@ -105,7 +103,6 @@ class Look(NamedTuple):
     """How a method is drawn."""
 
     colour: str
-    marker: str
     dashes: Any
 
 
@@ -120,35 +117,23 @@ def looks_of(study: Study) -> dict[str, Look]:
         steps = len(sweep.labels) - 1
         for place, method in enumerate(sweep.labels.values()):
             shade = RAMP[round(place * (len(RAMP) - 1) / steps)]
-            looks[method] = Look(shade, MARKERS[row % 4], ("-", "--", ":", "-.")[row % 4])
+            looks[method] = Look(shade, ("-", "--", ":", "-.")[row % 4])
     colours = _BESIDE_RAMP if looks else SERIES
     for place, method in enumerate(m for m in study.methods if m not in looks):
-        dashes = DASHES[place // len(MARKERS) % len(DASHES)]
-        looks[method] = Look(colours[place % len(colours)], MARKERS[place % len(MARKERS)], dashes)
+        dashes = DASHES[place // _SAME_DASHES % len(DASHES)]
+        looks[method] = Look(colours[place % len(colours)], dashes)
     return looks
 
 
 def label(text: str, longest: int = 36) -> str:
-    """Return a name as a figure can show it: on one line, and in letters that its font has.
-
-    Of a long one the beginning and the end are left. A legend leaves out what begins with an
-    underscore; here it gets a space before it.
+    """Return a name as a figure can show it: of a long one the beginning and the end.
 
     Example:
         >>> label("a-method-with-quite-a-long-name", 22)
         'a-method-wi…-long-name'
     """
-    known = "".join(letter if ord(letter) in _letters() else "?" for letter in text)
-    if len(known) > longest:
-        end = (longest - 1) // 2
-        known = f"{known[: longest - 1 - end]}…{known[-end:]}"
-    return f" {known}" if known.startswith("_") else known
-
-
-@cache
-def _letters() -> frozenset[int]:
-    charmap = get_font(findfont(FONT)).get_charmap()
-    return frozenset(code for code in charmap if chr(code).isprintable())
+    end = (longest - 1) // 2
+    return text if len(text) <= longest else f"{text[: longest - 1 - end]}…{text[-end:]}"
 
 
 def legend(axes: Axes, handles: Sequence[Any]) -> None:

@@ -17,7 +17,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
         const difference = Number(a) - Number(b);
         return direction * (Number.isNaN(difference) ? a.localeCompare(b) : difference);
       };
-      const body = table.tBodies[0];
+      const body = table.tBodies[table.tBodies.length - 1]; // a summary above it stays
       body.append(...[...body.rows].sort(compare));
     });
   });
