@@ -1,8 +1,8 @@
 """Algorithm 1: against a reference written by hand, and what it promises beside it."""
 
 import itertools
-import json
 import math
+import pickle
 import random
 import re
 import subprocess
@@ -145,7 +145,9 @@ def test_the_best_solution_is_kept_beside_the_very_last(tour, record):
 
 
 def test_counts(tour, record):
-    result = Annealer(tour, temperature=1.0, seed=4, callback=record).run(300)
+    annealer = Annealer(tour, temperature=1.0, seed=4, callback=record)
+    annealer.run(100)
+    result = annealer.run(200)
     assert result.iterations == 300
     assert tour.evaluations == 301
     assert result.accepted == sum(info.accepted for info in record.infos)
@@ -189,7 +191,7 @@ def test_scaling_the_energy_changes_no_decision_of_the_planned_temperature(scale
 def test_the_plan_covers_the_length_of_the_first_run(tour, record):
     annealer = Annealer(tour, callback=record)
     annealer.run(iterations=1000)
-    unit = annealer.state_dict()["schedule"]["unit"]
+    unit = annealer._schedule.unit
     changes = [number for number, info in enumerate(record.infos) if info.worsening != 0]
     measured = changes[50 - 1]  # the plan spends a twentieth of the moves on measuring
     cooling = [info.temperature for info in record.infos[measured + 1 :]]
@@ -272,13 +274,6 @@ def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
     assert result.best_energy == sum(result.best_state) ** 2
 
 
-def test_counts_start_at_the_beginning_of_the_search(tour):
-    annealer = Annealer(tour)
-    assert annealer.run(iterations=10).iterations == 10
-    assert annealer.run(iterations=10).iterations == 20
-    assert tour.evaluations == 21
-
-
 def test_the_callback_stops_the_search(tour):
     result = Annealer(tour, callback=lambda info: info.iteration == 7).run(iterations=100)
     assert result.iterations == 7
@@ -295,23 +290,25 @@ CONSTRUCTIONS = {
 
 
 @pytest.mark.parametrize("arguments", CONSTRUCTIONS.values(), ids=CONSTRUCTIONS)
-@pytest.mark.parametrize("cut", [1, 90, 250])
-def test_resumed_through_json_text_from_the_middle_of_a_run(arguments, cut):
-    whole, saved, rest = [], [], []
+@pytest.mark.parametrize("cut", [0, 1, 90, 250])
+def test_a_search_that_was_pickled_goes_on_the_very_same(arguments, cut):
+    first, second = (Annealer(Tour(), seed=11, **arguments) for _ in range(2))
+    first.run(iterations=400)
+    if cut:
+        second.callback = Stop(cut)
+        second.run(iterations=400)  # the length that is planned for
+        second = pickle.loads(pickle.dumps(second))
+    assert second.run(iterations=400 - cut) == first.run(0)
 
-    def save(info):
-        whole.append(info)
-        if info.iteration == cut:
-            saved.append(json.dumps(first.state_dict()))
 
-    first = Annealer(Tour(), seed=11, callback=save, **arguments)
-    expected = first.run(iterations=400)
-    # Another seed, so that everything must come from the saved state.
-    second = Annealer(Tour(), seed=99, callback=rest.append, **arguments)
-    second.load_state_dict(json.loads(saved[0]))
-    assert second.run(iterations=400 - cut) == expected
-    assert rest == whole[cut:]
-    assert json.dumps(second.state_dict()) == json.dumps(first.state_dict())
+class Stop:
+    """Stops a search at an iteration, once."""
+
+    def __init__(self, at):
+        self.at = at
+
+    def __call__(self, info):
+        return info.iteration == self.at
 
 
 def test_an_error_in_the_callback_loses_nothing(tour):
@@ -324,42 +321,6 @@ def test_an_error_in_the_callback_loses_nothing(tour):
         annealer.run(iterations=100)
     assert annealer.run(iterations=0).iterations == 37
     assert annealer.run(iterations=63) == Annealer(tour, temperature=0.5).run(iterations=100)
-
-
-class Parabola:
-    def initial(self, rng):
-        return rng.gauss(0, 1)
-
-    def propose(self, state, rng):
-        return state + rng.gauss(0, 0.1)
-
-    def energy(self, state):
-        return state * state
-
-
-def test_the_second_half_of_a_pair_of_normal_numbers_is_saved():
-    # random.gauss makes two numbers at once and keeps one of them for the next call.
-    first = Annealer(Parabola(), temperature=0.1)
-    first.run(iterations=20)  # 21 numbers: one is left
-    second = Annealer(Parabola(), temperature=0.1)
-    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
-    assert second.run(iterations=20) == first.run(iterations=20)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "spoil"),
-    [
-        ({}, lambda state: {"rng": 1}),
-        ({"temperature": 1.0}, lambda state: state),
-    ],
-)
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tour, arguments, spoil):
-    source = Annealer(tour)
-    source.run(10)
-    target = Annealer(tour, seed=5, **arguments)
-    with pytest.raises(ValueError, match="load_state_dict"):
-        target.load_state_dict(spoil(source.state_dict()))
-    assert target.run(50) == Annealer(tour, seed=5, **arguments).run(50)
 
 
 PER_STEP = Geometric(1.0, 0.9, per="step")
@@ -388,38 +349,18 @@ def test_bad_arguments_are_named(tour, arguments, error, argument):
         Annealer(tour, **arguments)
 
 
-@pytest.mark.parametrize("problem", [3, Tour, object()])
-def test_a_problem_is_an_object_with_three_methods(problem):
-    with pytest.raises(TypeError, match=re.escape("Annealer(problem=...)")):
-        Annealer(problem)
-
-
-@pytest.mark.parametrize(
-    ("energy", "error"),
-    [
-        (math.nan, ValueError),
-        (-math.inf, ValueError),
-        ([1.0, 2.0], TypeError),
-    ],
-)
-def test_a_first_energy_that_nothing_can_be_compared_with(energy, error):
-    with pytest.raises(error, match=re.escape("Annealer(problem=...)")):
+@pytest.mark.parametrize("energy", [math.nan, -math.inf])
+def test_a_first_energy_that_nothing_can_be_compared_with(energy):
+    with pytest.raises(ValueError, match=re.escape("Annealer(problem=...)")):
         Annealer(Table(energy, 1.0)).run(1)
 
 
 def test_a_later_energy_that_is_no_number_leaves_the_search_where_it_was():
-    annealer = Annealer(Table(3.0, 2.0, "1.5"), temperature=0.0)
-    with pytest.raises(TypeError, match="energy"):
+    annealer = Annealer(Table(3.0, 2.0, [1.5]), temperature=0.0)
+    with pytest.raises(TypeError):
         annealer.run(10)
     result = annealer.run(0)
     assert (result.iterations, result.state, result.energy) == (1, 1, 2.0)
-
-
-@pytest.mark.parametrize("method", ["initial", "propose"])
-def test_a_method_that_returns_nothing(tour, method):
-    setattr(tour, method, lambda *arguments: None)
-    with pytest.raises(TypeError, match=method):
-        Annealer(tour).run(1)
 
 
 def test_the_search_needs_nothing_but_the_standard_library():

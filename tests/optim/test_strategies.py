@@ -112,7 +112,7 @@ def fail(*_):
 @pytest.mark.parametrize("method", ["pick", "decide", "observe"])
 def test_a_strategy_that_fails_leaves_no_trace(net, batch, picture, monkeypatch, method):
     x, y = batch
-    tuner = SGDSA(net, H, strategy=Tabu(tenure=1, candidates=1))
+    tuner = SGDSA(net, H, strategy="variable-neighborhood")
     twin, start = copy.deepcopy(net), torch.get_rng_state()
     F.cross_entropy(twin(x), y).backward()
     expected = picture(twin, tuner)

@@ -67,3 +67,9 @@ def one_length(owner: str, **lengths: int | None) -> None:
         names = ", ".join(f"{name}=..." for name in given)
         values = " and ".join(f"{name}={length!r}" for name, length in given.items())
         raise ValueError(f"{owner}({names}) must be given one length, got {values}")
+
+
+def shown(thing: object) -> str:
+    """Return an object as its class with its public attributes, for messages."""
+    public = (f"{k}={v!r}" for k, v in vars(thing).items() if not k.startswith("_"))
+    return f"{type(thing).__name__}({', '.join(public)})"

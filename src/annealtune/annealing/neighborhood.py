@@ -9,8 +9,6 @@ import random
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from annealtune.annealing import arguments as checks
-
 # The set H of Section 4 of the paper.
 PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
 
@@ -155,37 +153,6 @@ def grid(**options: Iterable[Any]) -> Neighborhood:
         raise ValueError("grid() must name at least one option, such as grid(lr=[0.1, 0.01])")
     products = itertools.product(*options.values())
     return Neighborhood(dict(zip(options, values, strict=True)) for values in products)
-
-
-def log_range(low: float, high: float, count: int) -> tuple[float, ...]:
-    r"""Return ``count`` values from ``low`` to ``high``, each the same multiple of the one before.
-
-    .. math:: low \cdot (high / low)^{k / (count - 1)}, \quad k = 0, \ldots, count - 1
-
-    Args:
-        low: the first value, positive.
-        high: the last value, above ``low``.
-        count: the number of values, at least 2.
-
-    Raises:
-        TypeError: if an argument is not a number.
-        ValueError: if one breaks its rule.
-
-    Example:
-        >>> log_range(0.001, 1.0, 4)
-        (0.001, 0.01, 0.1, 1.0)
-    """
-    checks.count("log_range(count=...)", count, least=2)
-    first, last = (
-        checks.number(f"log_range({n}=...)", v) for n, v in (("low", low), ("high", high))
-    )
-    if not 0 < first < last < math.inf:
-        raise ValueError(
-            f"log_range(low, high) must satisfy 0 < low < high < inf, got {low!r} and {high!r}"
-        )
-    # Rounded to 12 digits, so that 0.01 is written and compared as such; the ends are exact.
-    inner = (first * (last / first) ** (k / (count - 1)) for k in range(1, count - 1))
-    return (first, *(float(f"{value:.12g}") for value in inner), last)
 
 
 def restored(options: Mapping[str, Any]) -> Setting:

@@ -14,19 +14,17 @@ import torch
 
 from annealtune.annealing import (
     Automatic,
-    Comparing,
     Geometric,
     Neighborhood,
     Schedule,
     Setting,
-    SimulatedAnnealing,
     Strategy,
 )
 from annealtune.annealing.arguments import count, one_length, whole
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
-from annealtune.errors import NonFiniteLossError
+from annealtune.errors import NonFiniteLossError, did_you_mean
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -39,6 +37,7 @@ _PATIENCE_WITH_EPOCHS = 10_000
 # A longer H is shown without the settings that were never tried.
 _LONG = 20
 
+_DEFAULT = "simulated-annealing"
 Preset = Literal["paper-text", "paper-code"]
 
 
@@ -160,7 +159,6 @@ class AnnealingState(Part):
     Attributes:
         last_step: the last move, if there was one since the run began or was loaded.
         was_broken: whether it led to a loss or to weights that are not finite.
-        comparing: the strategy, where it measures several candidates a step.
 
     Raises:
         TypeError: if the seed is no whole number.
@@ -176,7 +174,7 @@ class AnnealingState(Part):
         epochs: int | None = None,
     ) -> None:
         self.owner = owner
-        self._take(copy.deepcopy(strategy))
+        self.strategy = copy.deepcopy(strategy)
         self.rng = random.Random(whole(f"{owner}(seed=...)", seed))
         self.step = 0
         self.last_step: StepInfo | None = None
@@ -187,11 +185,6 @@ class AnnealingState(Part):
         self.moves = Moves({setting: [0, 0, 0] for setting in neighborhood or ()})
         if neighborhood is not None:
             self.strategy.check(neighborhood)
-
-    def _take(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        several = isinstance(strategy, Comparing) and strategy.candidates > 1
-        self.comparing: Comparing | None = strategy if several else None  # type: ignore[assignment]
 
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""
@@ -262,19 +255,21 @@ class AnnealingState(Part):
         moves = Moves()
         moves.load_state_dict(state["tally"])  # of all settings of H, from the start
         strategy = copy.deepcopy(self.strategy)
-        try:
-            if self._neighborhood is not None and tuple(moves.counts) != self._neighborhood:
-                raise KeyError(f"an H of {len(moves.counts)} settings, {list(moves.counts)}")
-            if state["kind"] != type(strategy).__name__:
-                raise KeyError(state["kind"])
-            strategy.load_state_dict(state["strategy"])
-        except KeyError as error:
+        kind, settings = type(strategy).__name__, self._neighborhood or tuple(moves.counts)
+        if (state["kind"], tuple(moves.counts)) != (kind, settings):
             raise StateError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same H in "
-                f"the same order, and the same kind of strategy and temperature as "
-                f"{self.strategy!r}, got {state['strategy']!r}, where {error} does not fit"
+                f"the same order and the same kind of strategy, {kind} over {list(settings)}, got "
+                f"{state['kind']} over {list(moves.counts)}"
+            )
+        try:
+            strategy.load_state_dict(state["strategy"])
+        except KeyError as missing:
+            raise StateError(
+                f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
+                f"of temperature as {strategy!r}, got one without {missing}"
             ) from None
-        self._take(strategy)
+        self.strategy = strategy
         self.rng = random.Random(0)
         words = tuple(state["random"].tolist())
         self.rng.setstate((random.Random.VERSION, words, state["next_gauss"]))
@@ -341,10 +336,15 @@ def choose_strategy(
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
     one_length(owner, epochs=epochs, total_steps=total_steps)
-    known = STRATEGIES.get(strategy) if isinstance(strategy, str) else None
-    if temperature is not None and not (
-        strategy is None or (known is not None and takes_temperature(known))
-    ):
+    if isinstance(strategy, Strategy) and temperature is None:
+        return strategy
+    kind = None if isinstance(strategy, Strategy) else STRATEGIES.get(strategy or _DEFAULT)
+    if kind is None and not isinstance(strategy, Strategy):
+        raise (ValueError if isinstance(strategy, str) else TypeError)(
+            f"{owner}(strategy=...) must be a Strategy or one of {', '.join(STRATEGIES)}, got "
+            f"{strategy!r}{did_you_mean(str(strategy), STRATEGIES)}"
+        )
+    if kind is None or (temperature is not None and not takes_temperature(kind)):
         raise ValueError(
             f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "
             f"brings its own temperature or has none, got {temperature!r} too"
@@ -355,15 +355,7 @@ def choose_strategy(
         schedule = Automatic(length=total_steps, per="step")
     else:
         schedule = Automatic(length=epochs)
-    if strategy is None:
-        return SimulatedAnnealing(schedule)
-    if isinstance(strategy, str):
-        return make_strategy(owner, strategy, {}, schedule)
-    if not isinstance(strategy, Strategy):
-        raise TypeError(
-            f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
-        )
-    return strategy
+    return make_strategy(kind, {}, schedule)
 
 
 def preset_temperature(

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from annealtune.annealing import Comparing, Schedule, Setting, SimulatedAnnealing, Strategy
+from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
 from annealtune.optim.context import Context, Part, Watch
 from annealtune.optim.minibatch import (
@@ -151,12 +151,12 @@ class EmbeddedTuner(AnnealedOptimizer):
             test = AcceptTest(self, self._intake.take(closure), objective)
             self._intake.paused = True  # what is run from here on is this step's own
             loss = test.begin()  # L(w) and its gradient v                                   (l. 6)
-            if annealing.comparing is None:
+            if annealing.strategy.candidates == 1:
                 setting = annealing.strategy.pick(self.neighborhood, annealing.rng)  # eta   (l. 7)
                 tentative.make(setting)  # w_new = w - eta v                                 (l. 8)
                 new_value = test.measure()  # L(w_new)                                       (l. 9)
             else:
-                setting, new_value = self._best_of_several(annealing.comparing, test)
+                setting, new_value = self._best_of_several(test)
             info = annealing.decide(setting, *test.values(new_value))  #                (l. 10-12)
             if info.accepted:
                 tentative.keep()  # w = w_new                                               (l. 13)
@@ -174,8 +174,9 @@ class EmbeddedTuner(AnnealedOptimizer):
         finally:
             self._intake.paused = False
 
-    def _best_of_several(self, strategy: Comparing, test: AcceptTest) -> tuple[Setting, float]:
+    def _best_of_several(self, test: AcceptTest) -> tuple[Setting, float]:
         """Measure several settings, and step with the one that the strategy selects."""
+        strategy = self._annealing.strategy
         measured: dict[Setting, float] = {}
         for setting in strategy.shortlist(self.neighborhood, self._annealing.rng):
             self._tentative.make(setting)

@@ -145,7 +145,7 @@ class StochasticSA(AnnealedOptimizer):
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
             )
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
-        if getattr(strategy, "picks_settings", False):
+        if strategy.picks_settings:
             raise TypeError(
                 "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
                 f"choose a setting from, got {strategy!r}"
