@@ -143,7 +143,7 @@ class TestVerdict:
     def test_an_objective_is_obeyed_instead_of_the_losses(self):
         standings = filled(around(1.0, deviation=0.01), around(5.0, deviation=0.01))
 
-        outcome = standings.verdict(0, judged={0: [0.9], 1: [0.1]})
+        outcome = standings.verdict(0, judged={0: 0.9, 1: 0.1})
 
         assert outcome.winner == 1
 

@@ -45,14 +45,19 @@ _LARGEST_LOSS = 1e300
 LEAST_MINIBATCHES = 8
 
 
-def can_be_summed(loss: float) -> bool:
-    """Tell whether a loss can be added up: it is finite, and so is the sum of all of a race.
+def is_sound(loss: float) -> bool:
+    """Tell whether a loss is finite, and so is the sum of all losses of a race."""
+    return abs(loss) <= _LARGEST_LOSS  # not true of NaN
+
+
+def mean_of(losses: Sequence[float]) -> float:
+    """Return the mean of losses; NaN where one of them is not sound.
 
     Example:
-        >>> [can_be_summed(loss) for loss in (-1e30, math.nan, 1.7e308)]
-        [True, False, False]
+        >>> mean_of([1.0, 2.0]), mean_of([1.0, math.inf])
+        (1.5, nan)
     """
-    return abs(loss) <= _LARGEST_LOSS  # not true of NaN
+    return math.fsum(losses) / len(losses) if all(map(is_sound, losses)) else math.nan
 
 
 class Difference(NamedTuple):
@@ -170,7 +175,7 @@ class Standings:
 
     def add(self, losses: Mapping[int, float]) -> None:
         """Take in the losses of all live arms on one minibatch."""
-        finite = {arm for arm, loss in losses.items() if can_be_summed(loss)}
+        finite = {arm for arm, loss in losses.items() if is_sound(loss)}
         if not finite:
             self.spoilt += 1
             return
@@ -229,9 +234,7 @@ class Standings:
         window = self._window()
         return paired_difference(self.losses[arm][-window:], self.losses[other][-window:])
 
-    def verdict(
-        self, incumbent: int, judged: Mapping[int, Sequence[float]] | None = None
-    ) -> Outcome:
+    def verdict(self, incumbent: int, judged: Mapping[int, float] | None = None) -> Outcome:
         """Return who has won: of the arms that were not dropped the one with the lowest score.
 
         Args:
@@ -240,10 +243,7 @@ class Standings:
         """
         if len(self.live) == 1:
             return Outcome(self.live[0], "the only one left")
-        scores = {
-            arm: self.score(arm) if judged is None else statistics.fmean(judged[arm])
-            for arm in self.live
-        }
+        scores = judged or {arm: self.score(arm) for arm in self.live}
         if len(set(scores.values())) == 1 and incumbent in scores:
             return Outcome(incumbent, "the incumbent, as all are level")
         winner = min(scores, key=lambda arm: (scores[arm], arm != incumbent))

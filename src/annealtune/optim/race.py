@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +26,7 @@ from annealtune.annealing.race import (
     RaceInfo,
     Standings,
     allowance,
-    can_be_summed,
+    mean_of,
 )
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import ADAMS, CENTRE_OF_ADAMS, relative_centre
@@ -36,7 +34,7 @@ from annealtune.optim.context import Context, Part, StateError, Watch
 from annealtune.optim.history import History
 from annealtune.optim.hooks import same
 from annealtune.optim.minibatch import Minibatch, Objective
-from annealtune.optim.options import GroupRates, direction, fitted, refuses
+from annealtune.optim.options import Choices, GroupRates, direction, fitted, refuses
 from annealtune.optim.parameters import (
     finite_marks,
     gathered,
@@ -67,56 +65,48 @@ _BEYOND, _MOST_RACES = 2, 5
 _FAR_BELOW = 4
 # After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
 MOST_SPOILT = 3
-# How far the arms of the races may lie from their centre, and how far from 1 that may be.
-_ROOM, _FARTHEST_CENTRE = 16.0, 1e30
+# How far above their centre the arms of races may lie.
+_ROOM = 16.0
 
 
-@dataclasses.dataclass(frozen=True)
 class Plan:
-    """The arguments of `SelfTuner` that its races depend on.
+    """The arguments of `SelfTuner` that its races depend on, checked before anything has changed.
 
     Attributes:
+        neighborhood: H without what the base refuses; None where rates around a centre race.
         on_host: whether idle arms lie in host memory.
         warm_up: steps over which the rate rises after the race.
         sign: -1 where the loss is maximized.
+
+    Raises:
+        TypeError, ValueError: if an argument breaks its rule.
     """
 
-    total_steps: int | None
-    around: float | None
-    neighborhood: Neighborhood | None
-    objective: Objective | None
-    on_host: bool
-    warm_up: int
-    sign: float
-
-    @classmethod
-    def checked(
-        cls,
+    def __init__(
+        self,
         base: Optimizer,
-        total_steps: Any,
-        around: Any,
-        neighborhood: Any,
-        objective: Any,
-        offload: Any,
-        warmup: Any,
-    ) -> Plan:
-        """Return the plan, before anything has changed.
-
-        Raises:
-            TypeError, ValueError: if an argument breaks its rule.
-        """
+        total_steps: int | None,
+        around: float | None,
+        neighborhood: Choices | None,
+        objective: Objective | None,
+        offload: bool,
+        warmup: int | None,
+    ) -> None:
         if total_steps is not None:
             total_steps = count("SelfTuner(total_steps=...)", total_steps, least=1)
-        if neighborhood is not None:
-            neighborhood = _raceable(base, neighborhood, total_steps)
+        fitting = None if neighborhood is None else _raceable(base, neighborhood, total_steps)
         if around is not None:
-            if neighborhood is not None and "lr" in neighborhood.options:
+            around = positive("SelfTuner(around=...)", around)
+            if fitting is not None and "lr" in fitting.options:
                 raise ValueError(
                     "SelfTuner(around=..., neighborhood=...) must be given one of the two where H "
                     f"sets lr, got around={around!r} too"
                 )
-            around = positive("SelfTuner(around=...)", around)
-            _check_room(base, around)
+            if any(refuses(base, group, {"lr": around * _ROOM}) for group in base.param_groups):
+                raise ValueError(
+                    "SelfTuner(around=...) must leave room for rates that are 16 times as large, "
+                    f"which the base or the precision of its weights refuses, got {around!r}"
+                )
         if objective is not None and not callable(objective):
             raise TypeError(
                 "SelfTuner(objective=...) must be a function without arguments that returns a "
@@ -126,24 +116,16 @@ class Plan:
             raise ValueError(f"SelfTuner(offload=...) must be True or False, got {offload!r}")
         if warmup is None:
             warmup = default_warm_up(total_steps)
-        warmup = count("SelfTuner(warmup=...)", warmup, least=0)
-        sign = direction("SelfTuner", base)
-        return cls(total_steps, around, neighborhood, objective, offload, warmup, sign)
+        self.total_steps = total_steps
+        self.around = around
+        self.neighborhood = fitting
+        self.objective = objective
+        self.on_host = offload
+        self.warm_up = count("SelfTuner(warmup=...)", warmup, least=0)
+        self.sign = direction("SelfTuner", base)
 
 
-def _check_room(base: Optimizer, around: float) -> None:
-    """Refuse a centre whose arms would have rates that nobody can compute with."""
-    largest = {"lr": around * _ROOM}
-    refused = any(refuses(base, group, largest) for group in base.param_groups)
-    if refused or not 1 / _FARTHEST_CENTRE <= around <= _FARTHEST_CENTRE:
-        kinds = {str(p.dtype).removeprefix("torch.") for p in parameters_of(base)}
-        raise ValueError(
-            f"SelfTuner(around=...) must leave room for rates that are {_ROOM:g} times as large or "
-            f"as small, got {around!r} for weights in {', '.join(sorted(kinds))}"
-        )
-
-
-def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:
+def _raceable(base: Optimizer, neighborhood: Choices, total_steps: int | None) -> Neighborhood:
     """Return the H that was given, if there is a race that fits it."""
     fitting = fitted("SelfTuner", base, neighborhood)
     if len(fitting) < 2:
@@ -197,7 +179,9 @@ class Races(Part):
         if not settings:
             return None
         ranks.refuse_differences("settings", *settings)
-        with _rewound(before, self._context):
+        with kept(Surroundings.of(self._context)):
+            if before is not None:
+                before.put_back()
             return self.started(settings, step)
 
     def extra_steps(self, race: Race | None) -> int:
@@ -376,15 +360,6 @@ def broken_from_the_start(minibatches: int) -> NonFiniteLossError:
     )
 
 
-@contextmanager
-def _rewound(before: Surroundings | None, context: Context) -> Iterator[None]:
-    """Give the model the buffers it had before, meanwhile."""
-    with kept(Surroundings.of(context)):
-        if before is not None:
-            before.put_back()
-        yield
-
-
 def rate_of(setting: Setting) -> float:
     """Return the rate of a setting."""
     return float(setting["lr"])
@@ -436,7 +411,7 @@ class Race:
         self.extra_steps = 0
         self.standings = Standings(len(self.settings))
         self.arms = Arms(context, len(self.settings), on_host=plan.on_host)
-        self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
+        self._values: dict[int, float] = {}  # of the objective, once it was asked
         self._is_level = True  # whether all arms are still where they started
         self._first: list[float] = []  # the first loss, and the norms of its gradients
         # A minibatch that an error has stopped, with the losses of the arms that have made a step.
@@ -572,37 +547,26 @@ class Race:
             self._values = {arm: self._judged(arm) for arm in self.standings.live}
         finally:
             self.arms.seal()
-        counts = {len(values) for values in self._values.values()}
-        if len(counts) > 1:
-            raise ValueError(
-                "SelfTuner(objective=...) must return as many numbers for one arm as for "
-                f"another, for they are compared one by one, got {sorted(counts)} of them"
+        found = {arm: value for arm, value in self._values.items() if math.isfinite(value)}
+        if len(found) != 1 and len(set(found.values())) <= 1:
+            self._say(
+                f"the objective is {min(found.values(), default=math.nan):.4g} for every arm and "
+                "decides nothing: does it depend on the weights that this optimizer trains?"
             )
-        broken = {a: v for a, v in self._values.items() if not all(map(can_be_summed, v))}
-        if len(broken) == len(self._values):
-            self._say("the objective is not finite for any arm: the incumbent wins")
+        if not found:
             winner = incumbent if incumbent in self.standings.live else self.standings.leader
             return Outcome(winner, "no objective was finite")
-        for arm, values in broken.items():
-            self.standings.drop(arm, f"objective {values}")
+        for arm in self._values.keys() - found:
+            self.standings.drop(arm, f"objective {self._values[arm]}")
         self._forget_dropped()
-        found = [self._values[arm] for arm in self.standings.live]
-        if len(found) > 1 and all(value == found[0] for value in found):
-            self._say(
-                f"the objective is {found[0][0]:.4g} for every arm, so it decides nothing and the "
-                "incumbent wins: does it depend on the weights that this optimizer trains?"
-            )
-        return self.standings.verdict(incumbent, self._values)
+        return self.standings.verdict(incumbent, found)
 
     def scores(self) -> tuple[float, ...]:
-        """Return what every arm is judged by, NaN where there is nothing.
-
-        That is the mean loss over its last minibatches, or the mean of the objective's values.
-        """
-        scores = [self._sign * self.standings.score(arm) for arm in range(len(self.settings))]
+        """Return what every arm is judged by, its losses or the objective; NaN if by nothing."""
+        arms = range(len(self.settings))
         if self._objective is not None:
-            judged = (self._values.get(arm, [math.nan]) for arm in range(len(self.settings)))
-            scores = list(map(statistics.fmean, judged))
+            return tuple(self._values.get(arm, math.nan) for arm in arms)
+        scores = (self._sign * self.standings.score(arm) for arm in arms)
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
     def info(
@@ -693,14 +657,14 @@ class Race:
             self.arms.drop(arm, self.standings.live[0])
 
     @torch.no_grad()
-    def _judged(self, arm: int) -> list[float]:
-        """Return the values of the objective for one arm; smaller is better."""
+    def _judged(self, arm: int) -> float:
+        """Return the value of the objective for one arm; smaller is better."""
         self.arms.switch_to(arm)
         assert self._objective is not None
         context = self._context
         with unchanged([*context.parameters, *(context.written or ())], context.modules):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
-        return self._context.ranks.means(numbers, "objective", arm)
+        return context.ranks.mean(mean_of(numbers), "objective", arm)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_owed": None}  # minibatches stay with the original
@@ -735,16 +699,15 @@ def _are_close(ones: Sequence[float], others: Sequence[float], tolerance: float)
 
 # Why arms are not alike.
 _OTHER_LOSS = (
-    "the loss of the first minibatch is {:.9g} for one arm and {:.9g} for another at the same "
-    "weights, so the arms are not alike: something goes into it that is neither a weight nor a "
-    "buffer nor a number of the default generators of torch, NumPy and Python. Have the loop give "
-    "it to the recorded function as an argument (a step counter, numbers of a generator of your "
-    "own), change inputs in a copy, and let other optimizers step after opt.step()"
+    "the first minibatch has a loss of {:.9g} for one arm and {:.9g} for another at the same "
+    "weights: something goes into it that is neither a weight nor a buffer nor drawn from the "
+    "default generators of torch, NumPy and Python. Give it to the recorded function as an "
+    "argument, change inputs in a copy, and let other optimizers step after opt.step()"
 )
 _OTHER_GRADIENT = (
-    "replaying the first minibatch at the same weights gave a different gradient, so the arms are "
-    "not alike: everything that goes into it belongs in the function given to record, a GradScaler "
-    "in record(fn, scaler=scaler), clipping in opt.before_step(fn)"
+    "replaying the first minibatch at the same weights gave a different gradient: all that goes "
+    "into it belongs in the function given to record, a GradScaler in record(fn, scaler=scaler), "
+    "clipping in opt.before_step(fn)"
 )
 _TOUCHED = (
     "the loop writes into gradients between backward and step, which reaches one arm only: clip "
@@ -752,9 +715,8 @@ _TOUCHED = (
     "opt.after_replay(fn)"
 )
 _WRITTEN = (
-    "buffers or frozen weights were written between two steps, which reaches one arm only: move an "
-    "EMA of the weights, or whatever it is, in opt.after_step(fn), and run forwards that move the "
-    "statistics of BatchNorm within the recorded function"
+    "buffers or frozen weights were written between two steps, which reaches one arm only: write "
+    "them in opt.after_step(fn), or within the recorded function"
 )
 _OVERWRITTEN = (
     "the forward writes into {}, which modules keep as plain tensors, so the arms share them: make "

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from annealtune.annealing import Neighborhood, Setting
+from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.optim.average import WeightAverage
@@ -30,7 +30,7 @@ from annealtune.optim.guard import LossGuard
 from annealtune.optim.history import History
 from annealtune.optim.hooks import Hook
 from annealtune.optim.minibatch import Intake, Minibatch, Objective
-from annealtune.optim.options import GroupRates, check_base, direction
+from annealtune.optim.options import Choices, GroupRates, check_base, direction
 from annealtune.optim.parameters import gradients_are_finite, has_gradient
 from annealtune.optim.race import (
     MOST_SPOILT,
@@ -71,9 +71,9 @@ class SelfTuner(OptimizerWrapper):
         neighborhood: settings to race instead, of any options of the base: an H such as
             ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
         objective: what the arms are judged by at the end of a race, instead of their losses: a
-            function without arguments that returns a number to be minimized, or several that are
-            compared one by one. It may be anything that can be computed from the weights. For
-            losses that do not measure progress.
+            function without arguments that returns a number to be minimized, or several whose mean
+            is. It may be anything that can be computed from the weights. For losses that do not
+            measure progress.
         warmup: steps over which the rate rises linearly after the race, which is held without one.
             By default 5 % of the run, 50 steps if its length is not known; 0 switches it off.
         guard: whether a run whose loss or weights are no longer finite is put back to its averaged
@@ -115,7 +115,7 @@ class SelfTuner(OptimizerWrapper):
         *,
         total_steps: int | None = None,
         around: float | None = None,
-        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        neighborhood: Choices | None = None,
         objective: Objective | None = None,
         warmup: int | None = None,
         guard: bool = True,
@@ -125,7 +125,7 @@ class SelfTuner(OptimizerWrapper):
     ) -> None:
         check_base("SelfTuner", base, may_maximize=True)
         context = Context("SelfTuner", base, model, process_group)
-        plan = Plan.checked(base, total_steps, around, neighborhood, objective, offload, warmup)
+        plan = Plan(base, total_steps, around, neighborhood, objective, offload, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
         self._run = Run(context, plan, average=average, is_guarded=guard)
@@ -160,8 +160,6 @@ class SelfTuner(OptimizerWrapper):
         try:
             run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
-            if isinstance(run.phase, Waiting):
-                run.go_on(run.phase.begun(run))  # the first race, once there is a gradient
             run.go_on(run.phase.step(run, minibatch, losses))
         finally:
             run.intake.paused = False
@@ -343,13 +341,13 @@ class Run(Part):
         self.races = Races(context, self.rates, self.history, plan)
         self.guard = LossGuard(context, self.history, average=average, is_on=is_guarded)
         self.steps = 0
-        self.phase: Waiting | Racing | Holding = Waiting()
+        self.phase: Phase = Waiting()
 
     def parts(self) -> tuple[Part, ...]:
         """Return everything that has a state of its own."""
         return self.rates, self.races, self.guard, self.guard.average, self.history, self
 
-    def go_on(self, phase: Waiting | Racing | Holding) -> None:
+    def go_on(self, phase: Phase) -> None:
         """Be in a phase from here on."""
         if phase is not self.phase:
             self.phase = phase
@@ -392,7 +390,15 @@ class Waiting:
         """Return the rate of the next step: none."""
         return 0.0
 
-    def begun(self, run: Run) -> Waiting | Racing | Holding:
+    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Phase:
+        """Begin the first race once there is a gradient, and make its first step."""
+        begun = self.begun(run)
+        if begun is self:
+            return self
+        run.go_on(begun)
+        return begun.step(run, minibatch, losses)
+
+    def begun(self, run: Run) -> Phase:
         """Start the first race as soon as there is a gradient that a centre can be found by.
 
         A run that is too short for a race holds the centre.
@@ -424,10 +430,6 @@ class Waiting:
             "give around=... if you know a better one",
         )
         return Holding(Setting({"lr": centre}), run.steps, run.plan.warm_up)
-
-    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Waiting:
-        """Do nothing."""
-        return self
 
     def state_dict(self) -> dict[str, Any]:
         """Return how long it has waited."""
@@ -532,10 +534,7 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            if guard.steps == 0:
-                guard.step()
-            else:
-                run.context.base.step()
+            run.context.base.step()
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:
@@ -556,3 +555,6 @@ class Holding:
     def loaded(cls, _: Run, state: Mapping[str, Any]) -> Holding:
         """Return the phase that was saved."""
         return cls(restored(state["setting"]), *state["schedule"], has_entered=state["entered"])
+
+
+Phase = Waiting | Racing | Holding
