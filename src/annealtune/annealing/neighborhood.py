@@ -6,8 +6,10 @@ import collections
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Self
+
+from annealtune.annealing.arguments import not_negative
 
 # The set H of Section 4 of the paper.
 PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
@@ -20,7 +22,7 @@ class Setting(Mapping[str, Any]):
         options: optimizer options by name, such as ``{"lr": 0.1, "momentum": 0.9}``.
 
     Raises:
-        TypeError: if a name is not a string or a value cannot be hashed (use tuples, not lists).
+        TypeError: if a value cannot be hashed (use tuples, not lists).
         ValueError: if it is empty, a number is not finite, or ``lr`` is negative.
 
     Example:
@@ -32,10 +34,7 @@ class Setting(Mapping[str, Any]):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not isinstance(options, Mapping):
-            raise TypeError(
-                f"Setting(options=...) must map option names to values, got {options!r}; "
-                "write for example {'lr': 0.1}"
-            )
+            raise TypeError(f"Setting(options=...) must map names to values, got {options!r}")
         self._options = {name: _checked(name, value) for name, value in options.items()}
         if not self._options:
             raise ValueError("Setting(options=...) must name at least one option, got none")
@@ -88,7 +87,6 @@ class Neighborhood(tuple[Setting, ...]):
 
     options: tuple[str, ...]
     dropped: tuple[Setting, ...]
-    _members: frozenset[Setting]
 
     def __new__(
         cls, settings: Iterable[Mapping[str, Any]], *, dropped: Iterable[Setting] = ()
@@ -113,13 +111,7 @@ class Neighborhood(tuple[Setting, ...]):
                     "Neighborhood(settings=...) must hold different settings, "
                     f"got {setting!r} {times} times"
                 )
-        self._members = frozenset(self)
         return self
-
-    def __contains__(self, setting: object) -> bool:
-        if isinstance(setting, Setting):  # asked at every step
-            return setting in self._members
-        return super().__contains__(setting)
 
     def __repr__(self) -> str:
         return f"Neighborhood({list(self)!r})"
@@ -169,22 +161,14 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
-def _checked(name: Any, value: Any) -> Any:
-    if not isinstance(name, str):
-        raise TypeError(f"Setting option names must be strings, got {name!r}")
-    try:
-        hash(value)
-    except TypeError:
+def _checked(name: str, value: Any) -> Any:
+    if not isinstance(value, Hashable):
         raise TypeError(
             f"Setting({name}=...) must be a hashable value, got {value!r}; use a tuple for a list"
-        ) from None
-    numbers = value if isinstance(value, tuple) else (value,)
-    for number in numbers:
+        )
+    for number in value if isinstance(value, tuple) else (value,):
         if isinstance(number, int | float) and not math.isfinite(number):
             raise ValueError(f"Setting({name}=...) must be finite, got {value!r}")
     if name == "lr":
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"Setting(lr=...) must be a number, got {value!r}")
-        if value < 0:
-            raise ValueError(f"Setting(lr=...) must not be negative, got {value!r}")
+        not_negative("Setting(lr=...)", value)
     return value

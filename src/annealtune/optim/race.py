@@ -145,44 +145,35 @@ def _raceable(base: Optimizer, neighborhood: Choices, total_steps: int | None) -
 class Races(Part):
     """Finds the setting of a run by one race, or by a few where even the lowest rate does harm.
 
-    Args:
-        context: the run.
-        rates: writes a setting into the groups.
-        history: is told of every race.
-        plan: what the races are to be.
-
     Attributes:
         infos: the races that are over.
         centre: the rate in the middle of the first race; NaN until there is a gradient.
     """
 
     def __init__(self, context: Context, rates: GroupRates, history: History, plan: Plan) -> None:
-        self._context = context
-        self._rates = rates
-        self._history = history
-        self._plan = plan
+        self.context = context
+        self.rates = rates
+        self.history = history
+        self.plan = plan
         # The incumbent of an H that is given.
         self._own_arm = _present(context.base, tuple(plan.neighborhood or ()))
         self.centre = math.nan
         self.infos: list[RaceInfo] = []
 
     def first(self, step: int, before: Surroundings | None) -> Race | None:
-        """Start the first race, from the buffers before this forward; None if the run is too short.
-
-        Then the centre is to be held.
-        """
-        ranks = self._context.ranks
-        with kept(Surroundings.of(self._context)):  # hooks are called in trial steps too
+        """Start the first race, from the buffers before this forward; None if there is no room."""
+        ranks = self.context.ranks
+        with kept(Surroundings.of(self.context)):  # hooks are called in trial steps too
             centre = self._find_centre()
         self.centre = ranks.first(centre, "centre", step)
         settings = self._first_arms()
         if not settings:
             return None
         ranks.refuse_differences("settings", *settings)
-        with kept(Surroundings.of(self._context)):
+        with kept(Surroundings.of(self.context)):
             if before is not None:
                 before.put_back()
-            return self.started(settings, step)
+            return Race(self, settings, step)
 
     def extra_steps(self, race: Race | None) -> int:
         """Return the steps that the arms of all races made besides one a minibatch."""
@@ -204,14 +195,14 @@ class Races(Part):
             return self._after_all_broke(race, step)
         outcome = self._cautious(race, race.verdict(self._incumbent(race)))
         winner = race.settings[outcome.winner]
-        self._context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
+        self.context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
         # The winner's arm is exactly where the base would be with its setting, unless the run is to
         # warm up first.
-        restarts = bool(further) or self._plan.warm_up > 0
+        restarts = bool(further) or self.plan.warm_up > 0
         if not restarts:
             race.arms.switch_to(outcome.winner)
-            restarts = not self._context.weights_are_finite()  # its last step may have broken it
+            restarts = not self.context.weights_are_finite()  # its last step may have broken it
         if restarts:
             race.arms.start_again()
         self._note(race, step, outcome, rate_of(winner), restarted=restarts)
@@ -226,57 +217,53 @@ class Races(Part):
         if race.standings.minibatches == 0:
             raise broken_from_the_start(race.standings.spoilt)
         chosen = race.settings[self._incumbent(race)]
-        if self._plan.neighborhood is None:
+        if self.plan.neighborhood is None:
             chosen = Setting({"lr": min(map(rate_of, race.settings)) / SPACING**_FAR_BELOW})
         race.arms.start_again()
         self._note(race, step, None, rate_of(chosen), restarted=True)
         self.centre = rate_of(chosen)
-        if self._plan.neighborhood is None and self._may_race_on(race, 3):
+        if self.plan.neighborhood is None and self._may_race_on(race, 3):
             return self._started_beyond(spaced(self.centre, -1, 1), step + 1)
-        self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
+        self.history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
         return chosen
 
     def _find_centre(self) -> float:
-        if self._plan.around is not None:
-            return self._plan.around
-        if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
+        if self.plan.around is not None:
+            return self.plan.around
+        if self.plan.neighborhood is not None and "lr" in self.plan.neighborhood.options:
             return math.nan  # every arm has its own
-        base = self._context.base
-        return CENTRE_OF_ADAMS if isinstance(base, ADAMS) else relative_centre(base, self._rates)
+        base = self.context.base
+        return CENTRE_OF_ADAMS if isinstance(base, ADAMS) else relative_centre(base, self.rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
-        if self._plan.neighborhood is not None:
-            return tuple(Setting({"lr": self.centre, **s}) for s in self._plan.neighborhood)
-        lowest, highest = _ARMS_OF_ADAMS if isinstance(self._context.base, ADAMS) else _ARMS
+        if self.plan.neighborhood is not None:
+            return tuple(Setting({"lr": self.centre, **s}) for s in self.plan.neighborhood)
+        lowest, highest = _ARMS_OF_ADAMS if isinstance(self.context.base, ADAMS) else _ARMS
         for above in (highest, highest - 1):
             arms = spaced(self.centre, lowest, above)
-            if self._allowance().fits(len(arms)):
+            if self.allowance().fits(len(arms)):
                 return arms
         return ()
 
-    def _allowance(self) -> Allowance:
-        return allowance(self._plan.total_steps, self.extra_steps(None) if self.infos else None)
+    def allowance(self) -> Allowance:
+        """Return what the next race may cost."""
+        return allowance(self.plan.total_steps, self.extra_steps(None) if self.infos else None)
 
     def _may_race_on(self, race: Race, arms: int) -> bool:
         """Tell whether the run has room for one race more."""
-        room = allowance(self._plan.total_steps, spent=self.extra_steps(race))
+        room = allowance(self.plan.total_steps, spent=self.extra_steps(race))
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
     def _started_beyond(self, settings: Sequence[Setting], step: int) -> Race:
         """Start a further race; until its first step the groups hold its first rate."""
-        race = self.started(settings, step)
-        self._rates.apply(settings[0])
+        race = Race(self, settings, step)
+        self.rates.apply(settings[0])
         return race
-
-    def started(self, settings: Sequence[Setting], step: int) -> Race:
-        """Return a race of these settings, each arm where the model is now."""
-        about = self._plan, self._allowance(), self._history
-        return Race(self._context, settings, self._rates, *about, step)
 
     def _incumbent(self, race: Race) -> int:
         """Return the arm with what the run would have without this race."""
-        if self._plan.neighborhood is not None:
+        if self.plan.neighborhood is not None:
             return self._own_arm
         before = self._before(race)
         rate = before[-1].rate if before else self.centre
@@ -292,8 +279,8 @@ class Races(Part):
         """
         incumbent, standings = self._incumbent(race), race.standings
         rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
-        is_free = self._plan.neighborhood is not None or self._plan.objective is not None
-        if is_free or not isinstance(self._context.base, ADAMS) or rates[0] >= rates[1]:
+        is_free = self.plan.neighborhood is not None or self.plan.objective is not None
+        if is_free or not isinstance(self.context.base, ADAMS) or rates[0] >= rates[1]:
             return outcome
         if incumbent not in standings.live or standings.trend(incumbent) > 0:
             return outcome
@@ -303,7 +290,7 @@ class Races(Part):
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
         """Return the arms of a further race, where even the lowest rate of this one does harm."""
-        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+        if self.plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
             return ()
         winner = rate_of(race.settings[arm])
         is_lowest = winner == min(map(rate_of, race.settings))
@@ -317,14 +304,29 @@ class Races(Part):
     def _note(
         self, race: Race, step: int, outcome: Outcome | None, rate: float, *, restarted: bool
     ) -> None:
-        before = self._before(race)
-        info = race.info(step, outcome, rate, restarted=restarted, number=len(before) + 1)
+        before, standings = self._before(race), race.standings
+        winner = None if outcome is None else outcome.winner
+        info = RaceInfo(
+            number=len(before) + 1,
+            step=race.began,
+            minibatches=step + 1 - race.began,
+            settings=race.settings,
+            scores=race.scores(),
+            dropped=dict(standings.dropped),
+            winner=winner,
+            reason="all broke" if outcome is None else outcome.reason,
+            rate=rate,
+            extra_steps=race.extra_steps,
+            restarted=restarted,
+            second=None if winner is None else race.second(winner),
+            losses=tuple(tuple(self.plan.sign * x for x in own) for own in standings.losses),
+        )
         self.infos = [*before, info]
-        self._history.note(step, str(info), is_race=True)
+        self.history.note(step, str(info), is_race=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        given = self._plan.neighborhood
+        given = self.plan.neighborhood
         races = {
             "settings": None if given is None else list(map(dict, given)),
             "centre": self.centre,
@@ -341,7 +343,7 @@ class Races(Part):
         state = state["races"]
         given = state["settings"]
         settings = None if given is None else [restored(options) for options in given]
-        own = None if self._plan.neighborhood is None else list(self._plan.neighborhood)
+        own = None if self.plan.neighborhood is None else list(self.plan.neighborhood)
         if settings != own:
             raise StateError(
                 "SelfTuner.load_state_dict: the state must come from a run with the same "
@@ -378,39 +380,26 @@ def _present(base: Optimizer, settings: Sequence[Setting]) -> int:
 
 
 class Race:
-    """One race of arms that differ in their setting.
+    """One race of arms that differ in their setting, each starting where the model is now.
 
     Args:
-        context: the run.
+        races: those of the run that it belongs to.
         settings: one for each arm.
-        rates: writes a setting into the groups of the base.
-        plan: what the arms are judged by, and where they lie.
-        allowance: what the race may cost.
-        history: is told what goes wrong.
         began: number of the step at which it begins.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        settings: Sequence[Setting],
-        rates: GroupRates,
-        plan: Plan,
-        allowance: Allowance,
-        history: History,
-        began: int,
-    ) -> None:
-        self._context = context
+    def __init__(self, races: Races, settings: Sequence[Setting], began: int) -> None:
+        self._context = races.context
+        self._rates = races.rates
+        self._sign = races.plan.sign
+        self._objective = races.plan.objective
+        self._allowance = races.allowance()
+        self._say = functools.partial(races.history.say, began)
         self.settings = tuple(settings)
-        self._rates = rates
-        self._sign = plan.sign
-        self._objective = plan.objective
-        self._allowance = allowance
-        self._say = functools.partial(history.say, began)
         self.began = began
         self.extra_steps = 0
         self.standings = Standings(len(self.settings))
-        self.arms = Arms(context, len(self.settings), on_host=plan.on_host)
+        self.arms = Arms(races.context, len(self.settings), on_host=races.plan.on_host)
         self._values: dict[int, float] = {}  # of the objective, once it was asked
         self._is_level = True  # whether all arms are still where they started
         self._first: list[float] = []  # the first loss, and the norms of its gradients
@@ -448,10 +437,10 @@ class Race:
         """Let all arms step that have not, the one in the model first; judge all of them.
 
         Args:
-            minibatch: to step on.
+            minibatch: as in `step`.
             losses: of the arms that have made their step.
             first: the arm whose gradient is in place.
-            before: what surrounded that arm before its forward.
+            before: as in `step`.
         """
         end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
@@ -569,28 +558,7 @@ class Race:
         scores = (self._sign * self.standings.score(arm) for arm in arms)
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
-    def info(
-        self, step: int, outcome: Outcome | None, rate: float, *, restarted: bool, number: int
-    ) -> RaceInfo:
-        """Return what there is to tell of a race that ended with a step; None is: all broke."""
-        winner = None if outcome is None else outcome.winner
-        return RaceInfo(
-            number=number,
-            step=self.began,
-            minibatches=step + 1 - self.began,
-            settings=self.settings,
-            scores=self.scores(),
-            dropped=dict(self.standings.dropped),
-            winner=winner,
-            reason="all broke" if outcome is None else outcome.reason,
-            rate=rate,
-            extra_steps=self.extra_steps,
-            restarted=restarted,
-            second=None if winner is None else self._second(winner),
-            losses=tuple(tuple(self._sign * x for x in own) for own in self.standings.losses),
-        )
-
-    def _second(self, winner: int) -> int | None:
+    def second(self, winner: int) -> int | None:
         """Return the best arm besides the winner: the dropped ones come after those that stayed."""
         live = self.standings.live
         sign = 1.0 if self._objective is not None else self._sign
@@ -608,18 +576,17 @@ class Race:
         same holds for several processes and under a GradScaler.
         """
         gradients = self._context.gradients
-        norms = [float(gathered(gradient.norm())) for gradient in gradients]
+        found = [loss, *(float(gathered(gradient.norm())) for gradient in gradients)]
         if is_first:
-            self._first = [loss, *norms]
+            self._first = found
+        if is_first or not self._first or not math.isfinite(self._first[0]):
             return
         places = {gradient.device.type for gradient in gradients}
         is_exact = places == {"cpu"} and minibatch.scale is None and self._context.ranks.count == 1
         tolerance = 0.0 if is_exact else 1e-2
-        if not self._first or not math.isfinite(self._first[0]):
-            return
         if not _are_close(self._first[:1], [loss], tolerance):
             self._warn_of(_OTHER_LOSS.format(self._first[0], loss))
-        elif not _are_close(self._first[1:], norms, tolerance) and not minibatch.was_touched:
+        elif not minibatch.was_touched and not _are_close(self._first, found, tolerance):
             self._warn_of(_OTHER_GRADIENT)
         if names := self.arms.overwritten():
             self._warn_of(_OVERWRITTEN.format(", ".join(names)))
@@ -737,13 +704,8 @@ class _Seal(NamedTuple):
 class Arms:
     """As many runs as there are arms, all starting where the model is now.
 
-    The model holds one arm at a time, the others lie beside it: at most one copy of weights,
-    optimizer state and buffers for each arm, the place to start again from included.
-
-    Args:
-        context: the run.
-        count: how many there are.
-        on_host: whether those that are not in the model lie in host memory.
+    The model holds one arm at a time, the others lie beside it, maybe in host memory: at most one
+    copy of weights, optimizer state and buffers for each arm, the place to start again included.
 
     Attributes:
         in_model: the number of the one that the model holds.

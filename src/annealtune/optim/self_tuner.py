@@ -8,6 +8,7 @@ nothing else.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import warnings
@@ -305,11 +306,8 @@ def _refuse_schedulers(*optimizers: Optimizer) -> None:
         ValueError: if there is one.
     """
     holders = gc.get_referrers(*optimizers)
-    dicts = [holder for holder in holders if type(holder) is dict]
-    owners = gc.get_referrers(*dicts)
+    owners = gc.get_referrers(*(holder for holder in holders if type(holder) is dict))
     found = [type(o).__name__ for o in (*holders, *owners) if issubclass(type(o), LRScheduler)]
-    for references in (holders, dicts, owners):  # each is in the next
-        references.clear()
     if found:
         raise ValueError(
             "SelfTuner: the learning rate is tuned and must not be written by anything else, got a "
@@ -319,18 +317,7 @@ def _refuse_schedulers(*optimizers: Optimizer) -> None:
 
 
 class Run(Part):
-    """What the phases of a run share, and the phase that it is in.
-
-    Args:
-        context: base, model and processes.
-        plan: the arguments that its races depend on.
-        average: whether the weights are averaged.
-        is_guarded: whether a run that breaks is put back.
-
-    Attributes:
-        steps: calls of ``step`` so far.
-        phase: `Waiting`, `Racing` or `Holding`.
-    """
+    """What the phases of a run share, the phase that it is in, and how many steps were made."""
 
     def __init__(self, context: Context, plan: Plan, *, average: bool, is_guarded: bool) -> None:
         self.context = context
@@ -368,23 +355,27 @@ class Run(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of steps, and the phase."""
-        phase = {"name": type(self.phase).__name__, **self.phase.state_dict()}
-        return {"run": {"steps": self.steps, "phase": phase}}
+        return {"run": {"steps": self.steps, "phase": self.phase.state_dict()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.steps = state["run"]["steps"]
-        saved = state["run"]["phase"]
-        kind = {kind.__name__: kind for kind in (Waiting, Racing, Holding)}[saved["name"]]
-        self.phase = kind.loaded(self, saved)
+        self.steps, saved = state["run"]["steps"], state["run"]["phase"]
+        if "settings" in saved:
+            race = Race(self.races, list(map(restored, saved["settings"])), saved["began"])
+            race.load_state_dict(saved)
+            self.phase = Racing(race)
+        elif "setting" in saved:
+            self.phase = Holding(**{**saved, "setting": restored(saved["setting"])})
+        else:
+            self.phase = Waiting(**saved)
 
 
+@dataclasses.dataclass
 class Waiting:
     """Before the first gradient: a net may get none at first, or a broken one."""
 
-    def __init__(self) -> None:
-        self._waited = 0
-        self._spoilt = 0  # minibatches in a row whose gradient was not finite
+    waited: int = 0  # steps without a gradient
+    spoilt: int = 0  # minibatches in a row whose gradient was not finite
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step: none."""
@@ -408,17 +399,17 @@ class Waiting:
         """
         base, before = run.context.base, run.intake.before  # before the forward
         if not has_gradient(base):
-            self._waited += 1
-            if self._waited == _LONG_WAIT:
+            self.waited += 1
+            if self.waited == _LONG_WAIT:
                 text = f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
                 run.history.say(run.steps, text)
             return self
-        self._spoilt = 0 if gradients_are_finite(base) else self._spoilt + 1
-        if self._spoilt:
+        self.spoilt = 0 if gradients_are_finite(base) else self.spoilt + 1
+        if self.spoilt:
             if before is not None:
                 before.put_back()
-            if self._spoilt >= MOST_SPOILT:
-                raise broken_from_the_start(self._spoilt)
+            if self.spoilt >= MOST_SPOILT:
+                raise broken_from_the_start(self.spoilt)
             return self
         race = run.races.first(run.steps, before)
         if race is not None:
@@ -429,29 +420,18 @@ class Waiting:
             f"{run.plan.total_steps} steps are too few for a race: the rate {centre:.3g} is held; "
             "give around=... if you know a better one",
         )
-        return Holding(Setting({"lr": centre}), run.steps, run.plan.warm_up)
+        return Holding(Setting({"lr": centre}), run.steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Return how long it has waited."""
-        return {"waited": self._waited, "spoilt": self._spoilt}
-
-    @classmethod
-    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Waiting:
-        """Return the phase that was saved."""
-        phase = cls()
-        phase._waited, phase._spoilt = state["waited"], state["spoilt"]
-        return phase
+        return dict(vars(self))
 
 
+@dataclasses.dataclass
 class Racing:
-    """A race is on.
+    """A race is on."""
 
-    Args:
-        race: the one.
-    """
-
-    def __init__(self, race: Race) -> None:
-        self.race = race
+    race: Race
 
     def rate(self, run: Run) -> float:
         """Return the rate of the arm that leads."""
@@ -465,40 +445,29 @@ class Racing:
         verdict = run.races.judge(self.race, run.steps)
         if isinstance(verdict, Race):
             return Racing(verdict)
-        return Holding(verdict, run.steps + 1, run.plan.warm_up)
+        return Holding(verdict, run.steps + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the race."""
-        return {"race": self.race.state_dict()}
-
-    @classmethod
-    def loaded(cls, run: Run, state: Mapping[str, Any]) -> Racing:
-        """Return the phase that was saved."""
-        saved = state["race"]
-        settings = [restored(options) for options in saved["settings"]]
-        race = run.races.started(settings, saved["began"])
-        race.load_state_dict(saved)
-        return cls(race)
+        return self.race.state_dict()
 
 
+@dataclasses.dataclass
 class Holding:
     """The races have chosen: plain steps of the base, at a rate that is warmed up, held, decayed.
 
-    Args:
+    Attributes:
         setting: what they have chosen.
         began: the first step that is made with it.
-        warm_up: steps over which its rate rises.
         has_entered: whether the groups have it, and the guard knows the weights.
     """
 
-    def __init__(
-        self, setting: Setting, began: int, warm_up: int, *, has_entered: bool = False
-    ) -> None:
-        self.setting = setting
-        self._rate = rate_of(setting)
-        self.began = began
-        self.warm_up = warm_up
-        self._has_entered = has_entered
+    setting: Setting
+    began: int
+    has_entered: bool = False
+
+    def __post_init__(self) -> None:
+        self._rate = rate_of(self.setting)
 
     def enter(self, run: Run) -> None:
         """Write the setting, keep no minibatch alive, take in the weights; after an interrupt too.
@@ -506,16 +475,16 @@ class Holding:
         Raises:
             NonFiniteLossError: if the weights are not finite.
         """
-        if not self._has_entered:
+        if not self.has_entered:
             self.write(run)
             run.intake.end_replays()
             run.guard.begin()
-            self._has_entered = True
+            self.has_entered = True
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step, as far as the guard has left it."""
-        total, began = run.plan.total_steps, self.began
-        share = share_of_rate(run.steps, total, warm_up=self.warm_up, began=began)
+        total, warm_up = run.plan.total_steps, run.plan.warm_up
+        share = share_of_rate(run.steps, total, warm_up=warm_up, began=self.began)
         return self._rate * run.guard.share * share
 
     def write(self, run: Run) -> None:
@@ -526,7 +495,7 @@ class Holding:
         """Make one step of the base, unless the guard has to bring the run back."""
         guard, ranks = run.guard, run.context.ranks
         cuts = guard.cuts
-        if not self._has_entered:  # the step before was interrupted
+        if not self.has_entered:  # the step before was interrupted
             self.enter(run)
         rate, left = self.rate(run), share_left(run.steps, run.plan.total_steps)
         if ranks.count > 1:
@@ -544,17 +513,9 @@ class Holding:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the setting and its schedule."""
-        return {
-            "setting": dict(self.setting),
-            "schedule": [self.began, self.warm_up],
-            "entered": self._has_entered,
-        }
-
-    @classmethod
-    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Holding:
-        """Return the phase that was saved."""
-        return cls(restored(state["setting"]), *state["schedule"], has_entered=state["entered"])
+        """Return the setting, and since when it is held."""
+        known = {"began": self.began, "has_entered": self.has_entered}
+        return {"setting": dict(self.setting), **known}
 
 
 Phase = Waiting | Racing | Holding
