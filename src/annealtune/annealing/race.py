@@ -94,22 +94,15 @@ def paired_difference(values: Sequence[float], others: Sequence[float]) -> Diffe
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
-    """What a race may cost.
+    """What a race may cost."""
 
-    Attributes:
-        minibatches: how many it lasts at the most.
-        extra_steps: how many steps it may make in addition to one per minibatch.
-        patient: how many it may make while no arm has learnt anything.
-    """
-
-    minibatches: int
-    extra_steps: int
-    patient: int
+    minibatches: int  # how many it lasts at the most
+    extra_steps: int  # how many steps it may make in addition to one per minibatch
+    patient: int  # how many it may make while no arm has learnt anything
 
     def fits(self, arms: int) -> bool:
         """Whether this many arms can race for long enough to say something."""
-        least = LEAST_MINIBATCHES
-        return self.minibatches >= least and self.extra_steps >= (arms - 1) * least
+        return min(self.minibatches, self.extra_steps // (arms - 1)) >= LEAST_MINIBATCHES
 
 
 def allowance(total_steps: int | None, spent: int | None = None) -> Allowance:
@@ -331,7 +324,9 @@ class RaceInfo:
         ]
         if differing == ["lr"] or not differing:
             return rate_text(setting["lr"]) if "lr" in setting else str(setting)
-        return " ".join(f"{key}={_short(setting[key])}" for key in differing)
+        values = {key: setting[key] for key in differing}
+        shown = {k: rate_text(v) if isinstance(v, float) else v for k, v in values.items()}
+        return " ".join(f"{key}={value}" for key, value in shown.items())
 
     def fate(self, arm: int) -> str:
         """Return what became of an arm, in a few words."""
@@ -341,19 +336,16 @@ class RaceInfo:
 
     def table(self) -> str:
         """Return the race as text, with one line for each arm and why the winner won."""
-        arms = range(len(self.settings))
-        width = max((len(self.name(arm)) for arm in arms), default=0)
-        lines = (
-            f"  {self.name(arm):<{width}}  score {self.scores[arm]:<10.4g}  {self.fate(arm)}"
-            for arm in arms
-        )
-        return "\n".join([f"{self} (from step {self.step})", *lines])
+        names = [self.name(arm) for arm in range(len(self.settings))]
+        width, lines = max(map(len, names)), [f"{self} (from step {self.step})"]
+        for arm, name in enumerate(names):
+            lines.append(f"  {name:<{width}}  score {self.scores[arm]:<10.4g}  {self.fate(arm)}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for `from_dict`."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {
-            **plain,
+            **vars(self),
             "settings": [dict(s) for s in self.settings],
             "scores": list(self.scores),
             "losses": [list(losses) for losses in self.losses],
@@ -369,7 +361,3 @@ class RaceInfo:
             "losses": tuple(map(tuple, plain["losses"])),
         }
         return cls(**{**plain, **found})
-
-
-def _short(value: Any) -> str:
-    return rate_text(value) if isinstance(value, float) else str(value)

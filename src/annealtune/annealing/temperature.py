@@ -213,8 +213,8 @@ class Automatic(Schedule):
             self.length = None
         self.per: Clock = clock if self.length else "step"
         self.probes = count("Automatic(probes=...)", probes, least=1)
-        self.start = not_negative("Automatic(start=...)", start)
-        self.end = not_negative("Automatic(end=...)", end)
+        self.start = number("Automatic(start=...)", start)
+        self.end = number("Automatic(end=...)", end)
         if not 0 < self.end <= self.start < math.inf:
             raise ValueError(
                 "Automatic(start=..., end=...) must satisfy 0 < end <= start < inf, "

@@ -88,11 +88,6 @@ class Count(NamedTuple):
         """Share of the tried moves that were kept; NaN before the first."""
         return self.accepted / self.tried if self.tried else math.nan
 
-    @property
-    def improvement_rate(self) -> float:
-        """Share of the tried moves that lowered the loss; NaN before the first."""
-        return self.improved / self.tried if self.tried else math.nan
-
 
 @dataclasses.dataclass
 class Moves:
@@ -122,18 +117,14 @@ class Moves:
         return Count(*map(sum, zip(*self.counts.values(), strict=True)))
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
-        settings = self.settings.items()
-        shown = [(s, c) for s, c in settings if c.tried or len(settings) <= _LONG]
-        for name, counted in [*shown, ("all", self.total)]:
-            rates = (counted.improvement_rate, counted.acceptance_rate)
-            shares = [f"{rate:.1%}" if counted.tried else "-" for rate in rates]
-            rows.append((str(name), str(counted.tried), *shares))
-        first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-        lines = []
-        for name, *cells in rows:
-            right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
-            lines.append("  ".join([name.ljust(first), *right]))
+        is_long = len(self.counts) > _LONG
+        rows = {str(s): found for s, found in self.settings.items() if found.tried or not is_long}
+        rows["all"] = self.total
+        name, tried = max(map(len, ["setting", *rows])), max(5, len(str(self.total.tried)))
+        lines = [f"{'setting':<{name}}  {'tried':>{tried}}  improved  accepted"]
+        for row, (times, *kept) in rows.items():
+            improved, accepted = (f"{n / times:.1%}" if times else "-" for n in kept)
+            lines.append(f"{row:<{name}}  {times:>{tried}}  {improved:>8}  {accepted:>8}")
         return "\n".join(lines)
 
     def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
@@ -142,7 +133,7 @@ class Moves:
 
     def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.counts = {restored(options): list(Count(*count)) for options, *count in state}
+        self.counts = {restored(options): count for options, *count in state}
 
 
 class AnnealingState(Part):
@@ -152,8 +143,7 @@ class AnnealingState(Part):
         owner: name of the optimizer's class, for messages.
         strategy: the metaheuristic; it is copied, so one object can be given to many runs.
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
-        neighborhood: H, whose settings are listed in the summary from the start; None for an
-            optimizer whose moves are no settings.
+        neighborhood: H; None for an optimizer whose moves are no settings.
         epochs: planned number of epochs, if known.
 
     Attributes:

@@ -150,12 +150,8 @@ class WeightAverage(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""
-        average = {
-            "count": self.count,
-            "means": [mean.clone() for mean in self._means],
-            "frozen": list(self._frozen),
-        }
-        return {"average": average}
+        means = [mean.clone() for mean in self._means]
+        return {"average": {"count": self.count, "means": means, "frozen": list(self._frozen)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken.
@@ -196,10 +192,8 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
     if not layers:
         return
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    momenta = [layer.momentum for layer in layers]
-    start = RandomState.capture()
-    flags = Flags(list(model.modules()))
-    is_empty = True
+    momenta, is_empty = [layer.momentum for layer in layers], True
+    start, flags = RandomState.capture(), Flags(list(model.modules()))
     try:
         with kept(flags):
             flags.evaluate()
@@ -220,8 +214,8 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
         start.restore()
     if is_empty:
         raise ValueError(
-            "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
-            f"from, got none from {loader!r}; an iterator can be used up only once"
+            f"averaged(loader) must be given minibatches, got none from {loader!r}; an iterator "
+            "can be used up only once"
         )
 
 

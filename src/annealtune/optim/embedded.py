@@ -207,10 +207,6 @@ class TentativeStep(Part):
     """A step of the base optimizer that is kept, or undone bit for bit.
 
     Groups of different rates keep their ratios: a rate of H is that of the largest.
-
-    Args:
-        context: the run.
-        options: those of H.
     """
 
     def __init__(self, context: Context, options: tuple[str, ...]) -> None:
@@ -234,10 +230,7 @@ class TentativeStep(Part):
         self._left = [(name, now if name != _MARK else None) for name, now in self._present()]
 
     def _present(self) -> list[tuple[str, Any]]:
-        """Return what the groups hold; of a tensor, not to wait for it, how often it was written.
-
-        Who else writes there is found out so.
-        """
+        """Return what the groups hold; of a tensor, not to wait for it, how often it changed."""
         found = []
         for group in self._context.base.param_groups:
             for name in self._watched:
@@ -325,11 +318,6 @@ class AcceptTest:
     finite; if it is not, everything is put back, also what the pick has drawn. That needs a
     strategy whose pick changes nothing but the generator. All others know their numbers at once.
 
-    Args:
-        tuner: whose step it is.
-        minibatch: of the step.
-        objective: what is compared instead of the loss, if anything.
-
     Attributes:
         value: what is compared, at the current point.
     """
@@ -347,9 +335,11 @@ class AcceptTest:
         self._minibatch = minibatch
         self._objective = objective
         self._what = "loss"  # that is compared
-        if objective is not None or self._judge is not None:
-            self._what = "accept_on" if objective is None else "objective"
-            self._check_compared()
+        if self._judge is not None:
+            self._what = "accept_on"
+        if objective is not None:
+            self._what = "objective"
+            self._check_objective()
         self._waits = (
             self._what == "loss"
             and self._ranks.count == 1
@@ -357,16 +347,14 @@ class AcceptTest:
             and not self._annealing.was_broken
         )
 
-    def _check_compared(self) -> None:
-        owner, is_closure = self._context.owner, isinstance(self._minibatch, ClosureMinibatch)
-        if self._judge is not None and (not is_closure or self._objective is not None):
+    def _check_objective(self) -> None:
+        if self._judge is not None:
             raise TypeError(
-                f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be "
-                "given a closure that returns (loss, outputs, targets) and no objective=..., got "
-                f"{'no closure' if self._objective is None else 'an objective'}"
+                f"{self._context.owner}(accept_on=...) and step(objective=...) must not be given "
+                f"both, for either is what is compared, got {self._objective!r}"
             )
-        if self._objective is not None and not callable(self._objective):
-            raise not_callable(owner, "objective", self._objective)
+        if not callable(self._objective):
+            raise not_callable(self._context.owner, "objective", self._objective)
 
     def begin(self) -> Any:
         """Return the loss, with its gradient in place, and take what is compared with it."""
@@ -413,7 +401,7 @@ class AcceptTest:
         try:
             with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
                 result = minibatch.evaluate() if objective is None else objective()
-                found = result if objective is not None else loss_in(result)
+                found = result if is_other else loss_in(result)
                 # A loss that is not finite comes first, however well an accuracy may hide that.
                 if self._judge is not None and math.isfinite(scalar(owner, "closure", found)):
                     found = self._judged(result)
@@ -451,8 +439,8 @@ class AcceptTest:
         if not (isinstance(result, tuple) and len(result) == 3):
             shown = f"a {type(result).__name__}" if isinstance(result, Tensor) else repr(result)
             raise TypeError(
-                f"{self._context.owner}(accept_on=...) needs a closure that returns (loss, "
-                f"outputs, targets), got {shown}"
+                f"{self._context.owner}(accept_on=...): step must be given a closure that returns "
+                f"(loss, outputs, targets), got {shown}"
             )
         return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
 

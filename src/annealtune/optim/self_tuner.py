@@ -257,19 +257,18 @@ class SelfTuner(OptimizerWrapper):
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw loss and rate over the steps so far, with every race and its arms, into a file.
+        """Draw loss and rate over the steps so far, and the last race with its arms, into a file.
 
         Args:
-            path: its ending decides the format: ``.png``, ``.svg`` or ``.pdf``.
+            path: its ending decides the format: ``.png``, ``.svg``, ``.pdf``, as matplotlib has it.
 
         Raises:
             ImportError: if matplotlib is not installed: ``pip install 'annealtune[plot]'``.
-            ValueError: if the ending is none of these.
+            ValueError: if matplotlib does not know the ending.
         """
         from annealtune.optim.plot import plot_run
 
-        sign = direction("SelfTuner", self.base)
-        return plot_run(path, self.history, self.races, sign=sign)
+        return plot_run(path, self.history, self.races, self._run.plan.sign)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base, at its ratio to the others; every arm has it as it is now."""

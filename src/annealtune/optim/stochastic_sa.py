@@ -147,8 +147,8 @@ class StochasticSA(AnnealedOptimizer):
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
         if strategy.picks_settings:
             raise TypeError(
-                "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
-                f"choose a setting from, got {strategy!r}"
+                "StochasticSA(strategy=...) must only decide, for there is no H to choose a "
+                f"setting from, got {strategy!r}"
             )
         base = _Displacement(model.parameters(), {"radius": self._shrinking.initial})
         context = Context("StochasticSA", base, model, process_group)
@@ -191,8 +191,7 @@ class StochasticSA(AnnealedOptimizer):
             )
         if not any(p.requires_grad for p in parameters_of(self.base)):
             raise ValueError(
-                "StochasticSA.step: at least one parameter must have requires_grad=True, for "
-                "frozen ones are not moved, got none"
+                "StochasticSA.step: at least one parameter must have requires_grad=True, got none"
             )
         self._ranks.begin()
         try:
