@@ -125,12 +125,6 @@ def test_cooling_per_epoch_follows_the_paper_for_600_iterations(tour, record):
     assert traced(record) == algorithm_1(tour, 7, 2.0, 0.8, 600, cool_every=40)
 
 
-def test_the_temperature_is_restored_as_often_as_told(record):
-    schedule = Reheating(Geometric(8.0, 0.5, per="step"), every=3, times=2)
-    Annealer(Table(1.0, 2.0), temperature=schedule, callback=record).run(11)
-    assert [info.temperature for info in record.infos] == [8, 4, 2, 8, 4, 2, 8, 4, 2, 1, 0.5]
-
-
 def test_the_best_solution_is_kept_beside_the_very_last(tour, record):
     annealer = Annealer(tour, temperature=3.0, seed=1, callback=record)
     initial = annealer.run(0).energy
@@ -163,12 +157,6 @@ def test_the_planned_temperature_finds_the_known_answer(tour):
         assert result.energy == result.best_energy == pytest.approx(tour.best, abs=1e-5)
 
 
-def test_one_seed_is_one_trajectory(tour, record):
-    results = [Annealer(tour, seed=seed).run(200) for seed in (5, 5, 6)]
-    assert results[0] == results[1]
-    assert results[0].state != results[2].state
-
-
 def test_the_global_generator_is_neither_read_nor_moved(tour):
     random.seed(1)
     before = random.getstate()
@@ -176,6 +164,7 @@ def test_the_global_generator_is_neither_read_nor_moved(tour):
     assert random.getstate() == before
     random.seed(2)
     assert Annealer(tour, seed=5).run(200) == first
+    assert Annealer(tour, seed=6).run(200) != first
 
 
 @pytest.mark.parametrize("scale", [1024.0, 2.0**-20])
@@ -241,15 +230,19 @@ def test_energies_may_be_any_kind_of_number(kind):
     assert isinstance(result.best_energy, float)
 
 
-class InPlace:
-    """The square of the sum of a list; a move changes the list that it is given."""
+class Listed:
+    """The square of the sum of a list; a move may return the list that it is given."""
+
+    def __init__(self, *, changed):
+        self.changed = changed
 
     def initial(self, rng):
         return [10.0, 5.0]
 
     def propose(self, state, rng):
-        state[rng.randrange(2)] += rng.uniform(-1, 1)
-        return state
+        if self.changed:
+            state[rng.randrange(2)] += rng.uniform(-1, 1)
+        return state if rng.random() < 0.5 else [value + rng.uniform(-1, 1) for value in state]
 
     def energy(self, state):
         return sum(state) ** 2
@@ -257,20 +250,8 @@ class InPlace:
 
 def test_a_move_that_changes_the_solution_in_place_is_refused():
     with pytest.raises(TypeError, match="from propose"):
-        Annealer(InPlace()).run(iterations=10)
-
-
-class Idle(InPlace):
-    """Now and then a move leads nowhere and returns what it was given."""
-
-    def propose(self, state, rng):
-        if rng.random() < 0.5:
-            return state
-        return [value + rng.uniform(-1, 1) for value in state]
-
-
-def test_a_move_that_leads_nowhere_may_return_what_it_was_given():
-    result = Annealer(Idle()).run(iterations=300)
+        Annealer(Listed(changed=True)).run(iterations=10)
+    result = Annealer(Listed(changed=False)).run(iterations=300)  # it may lead nowhere
     assert result.best_energy == sum(result.best_state) ** 2
 
 

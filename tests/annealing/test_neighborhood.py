@@ -76,16 +76,6 @@ def test_grid_takes_any_iterable():
     assert grid(lr=(0.1,), nesterov={True}) == Neighborhood([{"lr": 0.1, "nesterov": True}])
 
 
-def test_a_neighborhood_is_a_sequence():
-    neighborhood = grid(lr=[0.3, 0.2, 0.1])
-    assert len(neighborhood) == 3
-    assert neighborhood[0]["lr"] == 0.3
-    assert neighborhood[-1] == Setting({"lr": 0.1})
-    assert neighborhood[1:] == (Setting({"lr": 0.2}), Setting({"lr": 0.1}))
-    assert {"lr": 0.2} in neighborhood
-    assert {"lr": 0.4} not in neighborhood
-
-
 def test_dropped_settings_are_kept_for_the_report_and_out_of_the_picks():
     refused = Setting({"lr": 0.1, "nesterov": True})
     neighborhood = Neighborhood([{"lr": 0.1, "nesterov": False}], dropped=[refused])

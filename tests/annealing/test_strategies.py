@@ -146,14 +146,6 @@ def test_saved_as_json_text_it_continues_the_very_same(make, cut):
     assert {verdict.accepted for _, verdict, _ in expected} == {True, False}
 
 
-def test_a_strategy_without_a_decision_says_what_is_missing():
-    class Undecided(PlainStrategy):
-        pass
-
-    with pytest.raises(NotImplementedError, match="Undecided"):
-        Undecided().decide(1.0, 2.0, random.Random(0))
-
-
 class CountingRandom(random.Random):
     """Counts the numbers that are drawn from it."""
 
@@ -172,40 +164,6 @@ def test_a_step_of_simulated_annealing_draws_two_numbers_needed_or_not(temperatu
         strategy.pick(H, rng)
         strategy.decide(1.0, new_value, rng)
         assert rng.draws == 2 * steps
-
-
-# Value, new value, the number drawn, the probability (worked out as a power of e) and the verdict.
-# The temperature is halved after every move, from 2 down to 1/4.
-METROPOLIS = [
-    (3.0, 5.0, 0.36, 0.36788, True),  # T = 2: worsening / T = 1
-    (5.0, 5.5, 0.61, 0.60653, False),  # T = 1: 0.5
-    (5.0, 5.5, 0.36, 0.36788, True),  # T = 0.5: the same worsening, 1
-    (5.5, 6.5, 0.02, 0.01832, False),  # from here on T = 0.25: 4
-    (5.5, 4.0, 0.99, 1.0, True),  # an improvement
-    (4.0, 4.0, 0.99, 1.0, True),  # nothing changed
-    (4.0, 4.25, 0.37, 0.36788, False),  # 1
-    (4.0, 4.25, 0.36, 0.36788, True),  # 1 again, and luck
-    (4.25, math.inf, 0.0, 0.0, False),
-    (4.25, math.nan, 0.0, 0.0, False),
-    (4.25, -math.inf, 0.0, 0.0, False),  # a broken point, not a good one
-    (4.25, 4.75, 0.13, 0.13534, True),  # 2
-]
-
-
-@pytest.mark.parametrize("cut", [None, 3])
-def test_simulated_annealing_by_hand(cut):
-    def halving():
-        return SimulatedAnnealing(Geometric(2.0, 0.5, per="step", floor=0.25))
-
-    strategy, rng = halving(), ScriptedRandom(*(draw for _, _, draw, _, _ in METROPOLIS))
-    for number, (value, new_value, _, probability, accepted) in enumerate(METROPOLIS):
-        if number == cut:
-            strategy = through_json(strategy, halving())
-        verdict = strategy.decide(value, new_value, rng)
-        strategy.tick("step")
-        assert verdict.accept_probability == pytest.approx(probability, abs=1e-5)
-        assert verdict.accepted is accepted
-    assert rng.numbers == []
 
 
 def test_the_move_that_completes_the_measurement_is_decided_at_the_temperature_before_it():
