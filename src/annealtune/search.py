@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from annealtune.annealing import Automatic, Schedule, metropolis
 from annealtune.annealing.arguments import count
 from annealtune.annealing.temperature import as_schedule
 
-__all__ = ["Annealer", "IterationInfo", "Problem", "Result"]
+__all__ = ["Annealer", "Problem", "Result"]
 
 S = TypeVar("S")
 
@@ -49,32 +48,6 @@ class Problem(Protocol[S]):
 
     def energy(self, state: S) -> float:
         """Return the value to be minimized; ``math.inf`` marks a solution that is not feasible."""
-
-
-class IterationInfo(NamedTuple, Generic[S]):
-    """One iteration as the callback sees it, after the verdict and the cooling.
-
-    Attributes:
-        iteration: how many iterations are done, this one included.
-        temperature: the temperature of the accept test.
-        state: the solution after the verdict.
-        energy: its energy.
-        new_energy: the energy of the tentative solution.
-        worsening: energy of the tentative solution minus energy before it; positive is worse.
-        accept_probability: the probability with which such a move is kept, clipped to 1.
-        accepted: whether this one was kept.
-        best_energy: the lowest energy so far.
-    """
-
-    iteration: int
-    temperature: float
-    state: S
-    energy: float
-    new_energy: float
-    worsening: float
-    accept_probability: float
-    accepted: bool
-    best_energy: float
 
 
 @dataclass
@@ -113,7 +86,8 @@ class Annealer(Generic[S]):
     All randomness comes from one generator of its own: the problem's methods are handed it, and
     every accept test draws exactly one number from it, needed or not. A tentative energy that is
     NaN or infinite is rejected; from an initial energy of ``math.inf`` any finite one is accepted.
-    Between two iterations a search can be copied and pickled: the copy continues it exactly.
+    Between two calls of `run` a search can be copied and pickled: the copy continues it exactly.
+    Whoever wants to watch it notes what ``energy`` is asked for; an error raised there ends it.
 
     Args:
         problem: an object with ``initial(rng)``, ``propose(state, rng)`` and ``energy(state)``.
@@ -123,8 +97,6 @@ class Annealer(Generic[S]):
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for a schedule that cools per
             epoch.
-        callback: called with an `IterationInfo` after every iteration; the search stops if it
-            returns True.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -155,12 +127,10 @@ class Annealer(Generic[S]):
         temperature: float | Schedule | None = None,
         seed: int = 0,
         iterations_per_epoch: int | None = None,
-        callback: Callable[[IterationInfo[S]], bool | None] | None = None,
     ) -> None:
         if iterations_per_epoch is not None:
             count("Annealer(iterations_per_epoch=...)", iterations_per_epoch, least=1)
         self.problem = problem
-        self.callback = callback
         self.iterations_per_epoch = iterations_per_epoch
         self._rng = random.Random(count("Annealer(seed=...)", seed, least=0))
         self._walk: Result[S] | None = None
@@ -181,10 +151,10 @@ class Annealer(Generic[S]):
         return 0.0 if self._schedule is None else self._schedule.temperature
 
     def run(self, iterations: int) -> Result[S]:
-        """Search for some more iterations, or until the callback returns True.
+        """Search for some more iterations.
 
         A planned temperature keeps the plan of the first call: after its end the search goes on at
-        temperature 0. ``run(0)`` returns the present result, after Ctrl-C for instance.
+        temperature 0. ``run(0)`` returns the present result, after Ctrl-C or an error for instance.
 
         Args:
             iterations: how many moves are tried.
@@ -196,14 +166,14 @@ class Annealer(Generic[S]):
         count("Annealer.run(iterations=...)", iterations, least=0)
         if self._walk is None:
             self._walk = self._begin()  # line 1
-        if self._schedule is None and iterations:
+        if iterations == 0:
+            return copy.copy(self._walk)
+        if self._schedule is None:
             probes = max(1, min(_PROBES, iterations // 20))  # a short search is not all measuring
             plan = {"start": _START, "end": _START, "quench": _QUENCH}
             self._schedule = Automatic(length=iterations, per="step", probes=probes, **plan)
         for _ in range(iterations):  # line 2
-            info = self._iterate(self._walk)
-            if self.callback is not None and self.callback(info):
-                break
+            self._iterate(self._walk, self._schedule)
         return copy.copy(self._walk)
 
     def _begin(self) -> Result[S]:
@@ -216,15 +186,14 @@ class Annealer(Generic[S]):
             )
         return Result(state, energy, best_state=state, best_energy=energy)
 
-    def _iterate(self, walk: Result[S]) -> IterationInfo[S]:
+    def _iterate(self, walk: Result[S], schedule: Schedule) -> None:
         """Try one move; the marks are the lines of Algorithm 1."""
-        assert self._schedule is not None
-        temperature = self._schedule.temperature
         tentative = self.problem.propose(walk.state, self._rng)  # 3
         new_energy = float(self.problem.energy(tentative))
         if tentative is walk.state and new_energy != walk.energy:
             _refuse_a_change_in_place(walk.state)
-        verdict = metropolis(walk.energy, new_energy, temperature, self._rng.random())  # 4-6
+        draw = self._rng.random()
+        verdict = metropolis(walk.energy, new_energy, schedule.temperature, draw)  # 4-6
         if verdict.accepted:
             walk.accepted += 1
             walk.improved += new_energy < walk.energy
@@ -232,12 +201,10 @@ class Annealer(Generic[S]):
             if new_energy < walk.best_energy:
                 walk.best_state, walk.best_energy = tentative, new_energy
         walk.iterations += 1
-        self._schedule.observe(verdict.worsening)
-        self._schedule.tick("step")  # 11
+        schedule.observe(verdict.worsening)
+        schedule.tick("step")  # 11
         if self.iterations_per_epoch and walk.iterations % self.iterations_per_epoch == 0:
-            self._schedule.tick("epoch")
-        after = (walk.iterations, temperature, walk.state, walk.energy, new_energy)
-        return IterationInfo(*after, *verdict, best_energy=walk.best_energy)
+            schedule.tick("epoch")
 
 
 def _refuse_a_change_in_place(state: object) -> None:
