@@ -148,14 +148,11 @@ class SimulatedAnnealing(PlainStrategy):
 class Tabu(PlainStrategy):
     """Move with the best of some candidates that is not tabu, even if it worsens.
 
-    Every step draws different candidates from H and measures each. A setting that was used is tabu
-    for the next ``tenure`` steps, unless (aspiration) it gains more than any move before. Of the
-    admissible candidates the one with the lowest value is taken; if none is admissible, the one
-    whose tabu ends first. A move to a value that is not finite is undone and does not become tabu.
-
-    From the literature: short-term memory with a tenure, aspiration, a sampled candidate list, and
-    moving even if it worsens. Our choice: settings are tabu, because weights never occur twice;
-    aspiration compares gains, because losses of different minibatches are not comparable.
+    Every step measures some settings of H, drawn without replacement. One that was used is tabu for
+    the next ``tenure`` steps, unless (aspiration) it gains more than any move before. If none is
+    admissible, the one whose tabu ends first is taken. A move to a value that is not finite is
+    undone and does not become tabu. Our choice: settings are tabu, because weights never occur
+    twice, and gains are compared, because losses of different minibatches cannot be.
 
     Args:
         tenure: for how many steps a setting is tabu, fewer than H has settings; by default a third
@@ -239,10 +236,9 @@ class VariableNeighborhood(PlainStrategy):
     smallest rates, a share of :math:`k / levels` of all: for ``levels=4`` and the rates 1, 2, ... 8
     the sets reach up to 2, 4, 6 and 8.
 
-    From the literature: nested neighborhoods, a random point of the present one (the reduced
-    version, without a local search), advance on failure and return on success. Our choice: the
-    neighborhoods are sets of settings; an equal move is kept, but only an improvement is a success:
-    otherwise a rate too small to change anything would be kept for good.
+    This is the reduced version, without a local search. Our choice: the neighborhoods are sets of
+    settings, and an equal move is kept, but only an improvement is a success: otherwise a rate too
+    small to change anything would be kept for good.
 
     Args:
         levels: the number of nested sets, at most the number of different rates in H.
@@ -318,10 +314,8 @@ class Genetic(SimulatedAnnealing):
     moves one option to a neighboring value. A child that is not in H, because H is not a full grid,
     is replaced by its fitter parent. A new value that is not finite makes a fitness of ``-inf``.
 
-    From the literature: a population, tournament selection, uniform crossover, mutation and
-    elitism. Our choice: the members are settings, measured by the moves that the run makes anyway;
-    a mutation goes to a neighbor in the sorted values of H, to any other value if they cannot be
-    sorted.
+    Our choice: the members are settings, measured by the moves that the run makes anyway; a
+    mutation goes to a neighbor in the sorted values of H, to any other if they cannot be sorted.
 
     Args:
         temperature: a number (constant) or a schedule, for the accept test; a schedule is copied.
@@ -440,12 +434,7 @@ STRATEGIES: dict[str, type[Strategy]] = {
 
 
 def takes_temperature(cls: type) -> bool:
-    """Tell whether the constructor of a strategy has an argument ``temperature``.
-
-    Example:
-        >>> takes_temperature(Genetic), takes_temperature(Tabu)
-        (True, False)
-    """
+    """Tell whether the constructor of a strategy has an argument ``temperature``."""
     return "temperature" in inspect.signature(cls).parameters
 
 

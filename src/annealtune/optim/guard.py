@@ -82,7 +82,7 @@ class LossGuard(Part):
 
         Args:
             losses: at the present weights; may be empty.
-            step: number of the step.
+            step: its number.
             rate: of the step.
             left: how much of the decay of the rate is left.
 

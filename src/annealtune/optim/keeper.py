@@ -148,16 +148,8 @@ class Keeper(Part):
     ) -> float:
         """Score the average, if there is one, and the weights in the model; keep what is best.
 
-        Nothing but this is changed, also where the score fails.
-
-        Args:
-            score: as in `OptimizerWrapper.validate`.
-            step: how many steps were made.
-            maximize: whether larger scores are better.
-            average: of the weights.
-
-        Returns:
-            The value of the better of the two.
+        Nothing but this is changed, also where the score fails. Arguments and value are those of
+        `OptimizerWrapper.validate`; ``step`` is how many were made.
         """
         if not callable(score):
             raise TypeError(
@@ -187,12 +179,7 @@ class Keeper(Part):
     ) -> bool:
         """Take in a look that somebody else has made at the weights in the model, as they are.
 
-        Args:
-            value: what they score.
-            step: how many steps were made.
-            weights: which ones they are.
-            maximize: whether larger values are better.
-            then: decides between equal values; smaller is better.
+        Between equal values ``then`` decides; smaller is better.
 
         Returns:
             Whether they are kept.
