@@ -65,8 +65,7 @@ TOGETHER = {
     "total_steps": (SGDSA, {"epochs": 3, "total_steps": 9}),
     "batch_size": (StochasticSA, {"preset": "paper-code", "batch_size": 0}),
     "initial": (Shrinking, {"initial": INF}),
-    "below": (Shrinking, {"below": 1.5}),
-    "factor": (Shrinking, {"factor": 1.0}),
+    "factor": (Shrinking, {"factor": 0.5}),
 }
 
 

@@ -20,7 +20,7 @@ from annealtune.annealing import (
     Setting,
     Strategy,
 )
-from annealtune.annealing.arguments import count, one_length, whole
+from annealtune.annealing.arguments import count, whole
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
@@ -93,31 +93,25 @@ class Count(NamedTuple):
 class Moves:
     """The counts of a run so far, in total and per setting. ``print`` shows it as a table.
 
-    Args:
-        counts: tried, improved and accepted moves of each setting, those of H in its order.
+    Attributes:
+        settings: the counts of each setting, those of H in its order.
     """
 
-    counts: dict[Setting, list[int]] = dataclasses.field(default_factory=dict)
+    settings: dict[Setting, Count] = dataclasses.field(default_factory=dict)
 
     def add(self, info: StepInfo) -> None:
         """Count one move."""
-        counts = self.counts.setdefault(info.setting, [0, 0, 0])
-        counts[0] += 1
-        counts[1] += math.isfinite(info.new_loss) and info.worsening < 0
-        counts[2] += info.accepted
-
-    @property
-    def settings(self) -> dict[Setting, Count]:
-        """The counts of each setting."""
-        return {setting: Count(*counts) for setting, counts in self.counts.items()}
+        tried, improved, accepted = self.settings.get(info.setting, Count())
+        improved += math.isfinite(info.new_loss) and info.worsening < 0
+        self.settings[info.setting] = Count(tried + 1, improved, accepted + info.accepted)
 
     @property
     def total(self) -> Count:
         """The counts of all settings together."""
-        return Count(*map(sum, zip(*self.counts.values(), strict=True)))
+        return Count(*map(sum, zip(*self.settings.values(), strict=True)))
 
     def __str__(self) -> str:
-        is_long = len(self.counts) > _LONG
+        is_long = len(self.settings) > _LONG
         rows = {str(s): found for s, found in self.settings.items() if found.tried or not is_long}
         rows["all"] = self.total
         name, tried = max(map(len, ["setting", *rows])), max(5, len(str(self.total.tried)))
@@ -133,7 +127,7 @@ class Moves:
 
     def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.counts = {restored(options): count for options, *count in state}
+        self.settings = {restored(options): Count(*count) for options, *count in state}
 
 
 class AnnealingState(Part):
@@ -172,7 +166,7 @@ class AnnealingState(Part):
         self._patience = _PATIENCE if epochs is None else _PATIENCE_WITH_EPOCHS
         self._has_cooled = False  # whether an epoch has ended
         self._neighborhood = neighborhood
-        self.moves = Moves({setting: [0, 0, 0] for setting in neighborhood or ()})
+        self.moves = Moves(dict.fromkeys(neighborhood or (), Count()))
         if neighborhood is not None:
             self.strategy.check(neighborhood)
 
@@ -245,12 +239,12 @@ class AnnealingState(Part):
         moves = Moves()
         moves.load_state_dict(state["tally"])  # of all settings of H, from the start
         strategy = copy.deepcopy(self.strategy)
-        kind, settings = type(strategy).__name__, self._neighborhood or tuple(moves.counts)
-        if (state["kind"], tuple(moves.counts)) != (kind, settings):
+        kind, settings = type(strategy).__name__, self._neighborhood or tuple(moves.settings)
+        if (state["kind"], tuple(moves.settings)) != (kind, settings):
             raise StateError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same H in "
                 f"the same order and the same kind of strategy, {kind} over {list(settings)}, got "
-                f"{state['kind']} over {list(moves.counts)}"
+                f"{state['kind']} over {list(moves.settings)}"
             )
         try:
             strategy.load_state_dict(state["strategy"])
@@ -325,7 +319,14 @@ def choose_strategy(
         TypeError: if it is not a strategy.
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
-    one_length(owner, epochs=epochs, total_steps=total_steps)
+    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
+        if length is not None:
+            count(f"{owner}({name}=...)", length, least=1)
+    if epochs is not None and total_steps is not None:
+        raise ValueError(
+            f"{owner}(epochs=..., total_steps=...) must be given one length, got {epochs!r} epochs "
+            f"and {total_steps!r} steps"
+        )
     if isinstance(strategy, Strategy) and temperature is None:
         return strategy
     kind = None if isinstance(strategy, Strategy) else STRATEGIES.get(strategy or _DEFAULT)

@@ -44,7 +44,6 @@ class WeightAverage(Part):
     Args:
         base: whose parameters are averaged.
         model: whose BatchNorm layers belong to them.
-        latest: keep the weights that were added last instead of a mean.
 
     Example:
         >>> model = nn.Linear(1, 1)
@@ -60,13 +59,10 @@ class WeightAverage(Part):
         Polyak and Juditsky (1992); a window that grows with the run: Shamir and Zhang (2013).
     """
 
-    def __init__(
-        self, owner: str, base: Optimizer, model: nn.Module, *, latest: bool = False
-    ) -> None:
+    def __init__(self, owner: str, base: Optimizer, model: nn.Module) -> None:
         self._owner = owner
         self._base = base
         self._model = model
-        self._latest = latest
         self._means: list[Tensor] = []
         self._frozen: list[int] = []  # BatchNorm layers whose statistics are not trained
         self.count = 0
@@ -87,7 +83,7 @@ class WeightAverage(Part):
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
-        share = 1.0 if self._latest or share >= left else share / left
+        share = 1.0 if share >= left else share / left
         if known and are_plain(known):
             torch._foreach_lerp_(self._means, known, share)
         else:

@@ -114,7 +114,13 @@ class EmbeddedTuner(AnnealedOptimizer):
         owner = type(self).__name__
         check_base(owner, base)
         context = Context(owner, base, model, process_group)
-        self._judge = _judge(owner, accept_on)
+        judges = {"loss": None, "error": error}
+        self._judge: Judge | None = judges.get(accept_on, accept_on)  # type: ignore[arg-type]
+        if self._judge is not None and not callable(self._judge):
+            raise ValueError(
+                f"{owner}(accept_on=...) must be 'loss', 'error' or a function of (outputs, "
+                f"targets), got {accept_on!r}"
+            )
         self.neighborhood = fitted(owner, base, neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         self._annealing = AnnealingState(owner, strategy, seed, self.neighborhood, epochs)
@@ -443,21 +449,6 @@ class AcceptTest:
                 f"(loss, outputs, targets), got {shown}"
             )
         return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
-
-
-def _judge(owner: str, accept_on: Any) -> Judge | None:
-    """Return the function of (outputs, targets) that moves are judged by; None for the loss."""
-    if accept_on == "loss":
-        return None
-    if accept_on == "error":
-        return error
-    if not callable(accept_on):
-        raise ValueError(
-            f"{owner}(accept_on=...) must be 'loss', 'error' or a function of (outputs, targets), "
-            f"got {accept_on!r}"
-        )
-    function: Judge = accept_on
-    return function
 
 
 def error(outputs: Tensor, targets: Tensor) -> Tensor:

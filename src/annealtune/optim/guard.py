@@ -57,7 +57,8 @@ class LossGuard(Part):
         self._sound = 0  # looks in a row
         self._returns = 0
         self.cuts = 0
-        self.average = WeightAverage(context.owner, context.base, context.model, latest=not average)
+        self._averages = average
+        self.average = WeightAverage(context.owner, context.base, context.model)
 
     @property
     def share(self) -> float:
@@ -154,7 +155,7 @@ class LossGuard(Part):
 
     def _keep(self, left: float) -> bool:
         """Take in the present weights and buffers as sound ones."""
-        was_healed = self.average.add(left)
+        was_healed = self.average.add(left if self._averages else 0.0)
         named = self._context.model.named_buffers()
         self._buffers = {name: b.clone() for name, b in named if not is_out_of_reach(b)}
         return was_healed

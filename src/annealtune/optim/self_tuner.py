@@ -3,7 +3,8 @@
 Read `SelfTuner.step` first. One call is one minibatch, and a run goes through three phases: it is
 `Waiting` for its first gradient; `Racing`, where every live arm, a copy of the run with its own
 setting, makes its own step; then `Holding` what has won, where a step is one of the base and
-nothing else.
+nothing else. The step of each phase returns the one that follows. The marks ``(l. n)`` at the right
+are the lines of Algorithm 3.
 """
 
 from __future__ import annotations
@@ -410,7 +411,7 @@ class Waiting:
             if self.spoilt >= MOST_SPOILT:
                 raise broken_from_the_start(self.spoilt)
             return self
-        race = run.races.first(run.steps, before)
+        race = run.races.first(run.steps, before)  #                                      (l. 1-2)
         if race is not None:
             return Racing(race)
         centre = run.races.centre
@@ -438,10 +439,10 @@ class Racing:
 
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Racing | Holding:
         """Let every arm step; those that clearly lose are dropped; judge the rest at the end."""
-        self.race.step(minibatch, run.intake.before)
-        if not self.race.is_over:
+        self.race.step(minibatch, run.intake.before)  #                                   (l. 3-6)
+        if not self.race.is_over:  #                                                        (l. 7)
             return self
-        verdict = run.races.judge(self.race, run.steps)
+        verdict = run.races.judge(self.race, run.steps)  #                               (l. 8-10)
         if isinstance(verdict, Race):
             return Racing(verdict)
         return Holding(verdict, run.steps + 1)
@@ -502,7 +503,7 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            run.context.base.step()
+            run.context.base.step()  #                                                     (l. 11)
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:
