@@ -128,7 +128,7 @@ class SimulatedAnnealing(PlainStrategy):
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Apply the Metropolis rule (Algorithm 1, lines 4-6; Algorithm 2, lines 10-12)."""
-        verdict = metropolis(value, new_value, self.temperature, rng.random())
+        verdict = metropolis(value, new_value, self.schedule.temperature, rng.random())
         self.schedule.observe(verdict.worsening)
         return verdict
 
