@@ -2,7 +2,7 @@
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
 from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid
-from annealtune.annealing.race import RaceInfo, rate_text
+from annealtune.annealing.race import RaceInfo
 from annealtune.annealing.strategies import (
     STRATEGIES,
     Genetic,
@@ -38,6 +38,5 @@ __all__ = [
     "grid",
     "make_strategy",
     "metropolis",
-    "rate_text",
     "takes_temperature",
 ]

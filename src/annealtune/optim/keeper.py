@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -189,11 +189,9 @@ class Keeper(Part):
         found = _Scored(numbers, then, weights, self._copies())
         return self._add([found], step, maximize=maximize).kept
 
-    @contextlib.contextmanager
-    def shown(self, average: WeightAverage | None = None) -> Iterator[None]:
+    def shown(self, average: WeightAverage | None = None) -> AbstractContextManager[None]:
         """Give the model what is kept, or else the average, if any; then it is what it was."""
-        with self.put_aside(average).shown():
-            yield
+        return self.put_aside(average).shown()
 
     def put_aside(self, average: WeightAverage | None = None) -> PutAside:
         """Put the present weights aside, for these to be shown."""
