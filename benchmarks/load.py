@@ -150,12 +150,12 @@ def settings(size: int) -> dict[str, float]:
     import torch
     from torch import nn
 
-    from annealtune import EmbeddedTuner, grid, log_range
+    from annealtune import EmbeddedTuner, grid
 
     found, meter = {}, Meter()
     model = nn.Linear(8, 1)
     x, y = torch.randn(16, 8), torch.randn(16, 1)
-    neighborhood = grid(lr=log_range(1e-6, 0.1, size))
+    neighborhood = grid(lr=[1e-6 * 1e5 ** (k / (size - 1)) for k in range(size)])
     base = torch.optim.SGD(model.parameters(), lr=0.1)
     tuner = EmbeddedTuner(base, model=model, neighborhood=neighborhood)
     found["seconds to construct"], found["bytes to construct"] = meter.seconds(), meter.memory()

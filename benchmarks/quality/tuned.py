@@ -87,7 +87,7 @@ def held_without_race(rate: float) -> Iterator[None]:
     """Let SelfTuner hold a rate from its first step on: all it does but the races."""
 
     def begun(_: Waiting, run: Run) -> Holding:
-        return Holding(Setting({"lr": rate}), run.steps, run.plan.warm_up)
+        return Holding(Setting({"lr": rate}), run.steps)
 
     with mock.patch.object(Waiting, "begun", begun):
         yield

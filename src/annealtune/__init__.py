@@ -6,7 +6,7 @@ The other strategies and temperatures are in `annealtune.strategies` and `anneal
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from annealtune.annealing import Neighborhood, RaceInfo, Setting, grid, log_range
+from annealtune.annealing import Neighborhood, RaceInfo, Setting, grid
 from annealtune.errors import AnnealtuneError, NonFiniteLossError
 from annealtune.search import Annealer
 
@@ -19,7 +19,6 @@ __all__ = [
     "StochasticSA",
     "Annealer",
     "grid",
-    "log_range",
     "Neighborhood",
     "Setting",
     "RaceInfo",

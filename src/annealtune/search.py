@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import math
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Generic, Protocol, TypeVar
 
 from annealtune.annealing import Automatic, Schedule, metropolis
 from annealtune.annealing.arguments import count
 from annealtune.annealing.temperature import as_schedule
 
-__all__ = ["Annealer", "IterationInfo", "Problem", "Result"]
+__all__ = ["Annealer", "Problem", "Result"]
 
 S = TypeVar("S")
 
@@ -26,7 +25,6 @@ S = TypeVar("S")
 _START, _QUENCH, _PROBES = 0.4, 2.0, 100
 
 
-@runtime_checkable
 class Problem(Protocol[S]):
     """A set of solutions, a neighborhood and a function to be minimized.
 
@@ -50,32 +48,6 @@ class Problem(Protocol[S]):
 
     def energy(self, state: S) -> float:
         """Return the value to be minimized; ``math.inf`` marks a solution that is not feasible."""
-
-
-class IterationInfo(NamedTuple, Generic[S]):
-    """One iteration as the callback sees it, after the verdict and the cooling.
-
-    Attributes:
-        iteration: how many iterations are done, this one included.
-        temperature: the temperature of the accept test.
-        state: the solution after the verdict.
-        energy: its energy.
-        new_energy: the energy of the tentative solution.
-        worsening: energy of the tentative solution minus energy before it; positive is worse.
-        accept_probability: the probability with which such a move is kept, clipped to 1.
-        accepted: whether this one was kept.
-        best_energy: the lowest energy so far.
-    """
-
-    iteration: int
-    temperature: float
-    state: S
-    energy: float
-    new_energy: float
-    worsening: float
-    accept_probability: float
-    accepted: bool
-    best_energy: float
 
 
 @dataclass
@@ -105,14 +77,6 @@ class Result(Generic[S]):
         """The share of the moves that were kept."""
         return self.accepted / self.iterations if self.iterations else 0.0
 
-    def _move_to(self, state: S, energy: float) -> None:
-        """Make an accepted solution the current one."""
-        self.accepted += 1
-        self.improved += energy < self.energy
-        self.state, self.energy = state, energy
-        if energy < self.best_energy:
-            self.best_state, self.best_energy = state, energy
-
 
 class Annealer(Generic[S]):
     r"""Minimize the energy of a problem by simulated annealing.
@@ -122,6 +86,8 @@ class Annealer(Generic[S]):
     All randomness comes from one generator of its own: the problem's methods are handed it, and
     every accept test draws exactly one number from it, needed or not. A tentative energy that is
     NaN or infinite is rejected; from an initial energy of ``math.inf`` any finite one is accepted.
+    Between two calls of `run` a search can be copied and pickled: the copy continues it exactly.
+    Whoever wants to watch it notes what ``energy`` is asked for; an error raised there ends it.
 
     Args:
         problem: an object with ``initial(rng)``, ``propose(state, rng)`` and ``energy(state)``.
@@ -131,8 +97,6 @@ class Annealer(Generic[S]):
         seed: the seed of the generator.
         iterations_per_epoch: how many iterations make an epoch, for a schedule that cools per
             epoch.
-        callback: called with an `IterationInfo` after every iteration; the search stops if it
-            returns True. ``state_dict`` may be called from it.
 
     Raises:
         TypeError: if an argument is of the wrong kind.
@@ -163,22 +127,14 @@ class Annealer(Generic[S]):
         temperature: float | Schedule | None = None,
         seed: int = 0,
         iterations_per_epoch: int | None = None,
-        callback: Callable[[IterationInfo[S]], bool | None] | None = None,
     ) -> None:
-        if isinstance(problem, type) or not isinstance(problem, Problem):
-            raise TypeError(
-                "Annealer(problem=...) must be an object with the methods initial, propose and "
-                f"energy, got {problem!r}"
-            )
         if iterations_per_epoch is not None:
             count("Annealer(iterations_per_epoch=...)", iterations_per_epoch, least=1)
         self.problem = problem
-        self.callback = callback
         self.iterations_per_epoch = iterations_per_epoch
         self._rng = random.Random(count("Annealer(seed=...)", seed, least=0))
         self._walk: Result[S] | None = None
         self._schedule: Schedule | None = None
-        self._planned_for: int | None = None  # how many iterations, where the temperature is ours
         if temperature is not None:
             self._schedule = copy.deepcopy(as_schedule("Annealer", temperature))
         cools_per_epoch = getattr(self._schedule, "per", None) == "epoch"
@@ -188,7 +144,6 @@ class Annealer(Generic[S]):
                 f"per epoch, and left out with others, got {iterations_per_epoch!r} with "
                 f"{temperature!r}"
             )
-        self._is_planned = temperature is None
 
     @property
     def temperature(self) -> float:
@@ -196,50 +151,34 @@ class Annealer(Generic[S]):
         return 0.0 if self._schedule is None else self._schedule.temperature
 
     def run(self, iterations: int) -> Result[S]:
-        """Search for some more iterations, or until the callback returns True.
+        """Search for some more iterations.
 
         A planned temperature keeps the plan of the first call: after its end the search goes on at
-        temperature 0. ``run(0)`` returns the present result, after Ctrl-C for instance.
+        temperature 0. ``run(0)`` returns the present result, after Ctrl-C or an error for instance.
 
         Args:
             iterations: how many moves are tried.
 
         Raises:
-            TypeError: if a method of the problem returns the wrong kind.
+            TypeError: if ``propose`` has changed the solution that it was given.
             ValueError: if ``iterations`` is negative, or the initial energy is NaN.
         """
         count("Annealer.run(iterations=...)", iterations, least=0)
         if self._walk is None:
             self._walk = self._begin()  # line 1
-        if self._schedule is None and iterations:
-            self._schedule = self._plan(iterations)
+        if iterations == 0:
+            return copy.copy(self._walk)
+        if self._schedule is None:
+            probes = max(1, min(_PROBES, iterations // 20))  # a short search is not all measuring
+            plan = {"start": _START, "end": _START, "quench": _QUENCH}
+            self._schedule = Automatic(length=iterations, per="step", probes=probes, **plan)
         for _ in range(iterations):  # line 2
-            info = self._iterate(self._walk)
-            if self.callback is not None and self.callback(info):
-                break
+            self._iterate(self._walk, self._schedule)
         return copy.copy(self._walk)
 
-    def _iterate(self, walk: Result[S]) -> IterationInfo[S]:
-        """Try one move; the marks are the lines of Algorithm 1."""
-        assert self._schedule is not None
-        temperature = self._schedule.temperature
-        tentative = _solution("propose", self.problem.propose(walk.state, self._rng))  # 3
-        new_energy = _energy(self.problem.energy(tentative))
-        _check_untouched(walk.state, tentative, walk.energy, new_energy)
-        verdict = metropolis(walk.energy, new_energy, temperature, self._rng.random())  # 4-6
-        if verdict.accepted:
-            walk._move_to(tentative, new_energy)  # 7
-        walk.iterations += 1
-        self._schedule.observe(verdict.worsening)
-        self._schedule.tick("step")  # 11
-        if self.iterations_per_epoch and walk.iterations % self.iterations_per_epoch == 0:
-            self._schedule.tick("epoch")
-        after = (walk.iterations, temperature, walk.state, walk.energy, new_energy)
-        return IterationInfo(*after, *verdict, best_energy=walk.best_energy)
-
     def _begin(self) -> Result[S]:
-        state = _solution("initial", self.problem.initial(self._rng))
-        energy = _energy(self.problem.energy(state))
+        state = self.problem.initial(self._rng)
+        energy = float(self.problem.energy(state))
         if math.isnan(energy) or energy == -math.inf:
             raise ValueError(
                 "Annealer(problem=...) must start from an energy that is finite, or math.inf "
@@ -247,87 +186,34 @@ class Annealer(Generic[S]):
             )
         return Result(state, energy, best_state=state, best_energy=energy)
 
-    def _plan(self, iterations: int) -> Schedule:
-        self._planned_for = iterations
-        probes = max(1, min(_PROBES, iterations // 20))  # a short search is not all measuring
-        return Automatic(
-            length=iterations, per="step", probes=probes, start=_START, end=_START, quench=_QUENCH
-        )
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what ``load_state_dict`` needs to continue the same trajectory.
-
-        All of it is plain data except the problem's own solutions: if these can be written as
-        JSON, all of it can (JSON turns tuples into lists). Take it between two iterations: before
-        or after ``run``, or from the callback.
-        """
-        version, words, gauss = self._rng.getstate()
-        return {
-            "walk": None if self._walk is None else dict(vars(self._walk)),
-            "rng": [version, list(words), gauss],
-            "planned_for": self._planned_for,
-            "schedule": None if self._schedule is None else self._schedule.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where ``state_dict`` was taken, in an annealer with the same arguments.
-
-        Args:
-            state: what ``state_dict`` returned.
-
-        Raises:
-            ValueError: if it is something else, or only one of the two plans its temperature.
-        """
-        planned_for = state.get("planned_for")
-        is_given = planned_for is None and state.get("schedule") is not None
-        if set(state) != set(self.state_dict()) or is_given == self._is_planned:
-            raise ValueError(
-                "Annealer.load_state_dict(state=...) must be what state_dict returned, of an "
-                "annealer with the same temperature"
-            )
-        schedule = copy.deepcopy(self._schedule)
-        if self._is_planned:
-            schedule = None if planned_for is None else self._plan(planned_for)
-        if schedule is not None:
-            schedule.load_state_dict(state["schedule"])
-        version, words, gauss = state["rng"]
-        self._rng.setstate((version, tuple(words), gauss))
-        self._schedule, self._planned_for = schedule, planned_for
-        self._walk = state["walk"] and Result(**state["walk"])
+    def _iterate(self, walk: Result[S], schedule: Schedule) -> None:
+        """Try one move; the marks are the lines of Algorithm 1."""
+        tentative = self.problem.propose(walk.state, self._rng)  # 3
+        new_energy = float(self.problem.energy(tentative))
+        if tentative is walk.state and new_energy != walk.energy:
+            _refuse_a_change_in_place(walk.state)
+        draw = self._rng.random()
+        verdict = metropolis(walk.energy, new_energy, schedule.temperature, draw)  # 4-6
+        if verdict.accepted:
+            walk.accepted += 1
+            walk.improved += new_energy < walk.energy
+            walk.state, walk.energy = tentative, new_energy  # 7
+            if new_energy < walk.best_energy:
+                walk.best_state, walk.best_energy = tentative, new_energy
+        walk.iterations += 1
+        schedule.observe(verdict.worsening)
+        schedule.tick("step")  # 11
+        if self.iterations_per_epoch and walk.iterations % self.iterations_per_epoch == 0:
+            schedule.tick("epoch")
 
 
-def _solution(method: str, solution: S) -> S:
-    """Refuse None, the result of a method that changes a solution in place."""
-    if solution is None:
-        raise TypeError(
-            f"Annealer(problem=...) must return a solution from {method}, got None; "
-            "a method that changes its argument in place must copy it first and return the copy"
-        )
-    return solution
-
-
-def _check_untouched(state: Any, tentative: Any, energy: float, new_energy: float) -> None:
+def _refuse_a_change_in_place(state: object) -> None:
     """Refuse a move that changed the present solution itself: it could not be undone.
 
-    A move that changes nothing may return the solution it was given: its energy is the same.
     What cannot be changed in place, such as a number, may have an energy that is random.
     """
-    unchangeable = (int, float, complex, str, bytes, tuple, frozenset)
-    if tentative is state and new_energy != energy and not isinstance(state, unchangeable):
+    if not isinstance(state, int | float | complex | str | bytes | tuple | frozenset):
         raise TypeError(
             "Annealer(problem=...) must return a new solution from propose, got the one it was "
-            f"given, changed in place (its energy was {energy:.6g} and is {new_energy:.6g}): copy "
-            "it first, change the copy and return that"
+            "given, changed in place: copy it first, change the copy and return that"
         )
-
-
-def _energy(energy: Any) -> float:
-    """Turn an energy into a float, whatever type of number it is; text is refused."""
-    if type(energy) is float:
-        return energy
-    try:
-        if hasattr(energy, "__float__"):
-            return float(energy)
-    except (TypeError, ValueError):  # an array of several numbers
-        pass
-    raise TypeError(f"Annealer(problem=...) must return a number from energy, got {energy!r}")

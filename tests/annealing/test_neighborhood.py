@@ -1,7 +1,6 @@
 """The set H: what a setting is, what a neighborhood holds, how one is picked."""
 
 import copy
-import itertools
 import json
 import math
 import pickle
@@ -11,7 +10,7 @@ from collections import Counter
 
 import pytest
 
-from annealtune.annealing import Neighborhood, Setting, grid, log_range
+from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.annealing.neighborhood import restored
 
 PAPER = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05]
@@ -77,23 +76,6 @@ def test_grid_takes_any_iterable():
     assert grid(lr=(0.1,), nesterov={True}) == Neighborhood([{"lr": 0.1, "nesterov": True}])
 
 
-def test_a_neighborhood_is_a_sequence():
-    neighborhood = grid(lr=[0.3, 0.2, 0.1])
-    assert len(neighborhood) == 3
-    assert neighborhood[0]["lr"] == 0.3
-    assert neighborhood[-1] == Setting({"lr": 0.1})
-    assert neighborhood[1:] == (Setting({"lr": 0.2}), Setting({"lr": 0.1}))
-    assert {"lr": 0.2} in neighborhood
-    assert {"lr": 0.4} not in neighborhood
-
-
-def test_neighborhoods_are_equal_by_content_and_order():
-    assert grid(lr=[0.3, 0.2]) == grid(lr=[0.3, 0.2])
-    assert hash(grid(lr=[0.3, 0.2])) == hash(grid(lr=[0.3, 0.2]))
-    assert grid(lr=[0.3, 0.2]) != grid(lr=[0.2, 0.3])
-    assert grid(lr=[0.3]) != [Setting({"lr": 0.3})]
-
-
 def test_dropped_settings_are_kept_for_the_report_and_out_of_the_picks():
     refused = Setting({"lr": 0.1, "nesterov": True})
     neighborhood = Neighborhood([{"lr": 0.1, "nesterov": False}], dropped=[refused])
@@ -133,25 +115,11 @@ def test_picks_are_uniform():
         (lambda: grid(lr=[]), ValueError, "Neighborhood(settings=...)"),
         (lambda: grid(lr=0.1), TypeError, "grid(lr=...)"),
         (lambda: grid(name="sgd"), TypeError, "grid(name=...)"),
-        (lambda: log_range(0.0, 1.0, 3), ValueError, "log_range(low, high)"),
-        (lambda: log_range(1.0, 0.1, 3), ValueError, "log_range(low, high)"),
-        (lambda: log_range(1.0, math.inf, 3), ValueError, "log_range(low, high)"),
-        (lambda: log_range(0.1, 1.0, 1), ValueError, "log_range(count=...)"),
-        (lambda: log_range("0.1", 1.0, 3), TypeError, "log_range(low=...)"),
-        (lambda: log_range(0.1, 1.0, 3.0), TypeError, "log_range(count=...)"),
     ],
 )
 def test_bad_input_names_class_and_argument(build, error, argument):
     with pytest.raises(error, match=re.escape(argument)):
         build()
-
-
-def test_a_log_range_has_exact_ends_and_equal_ratios():
-    values = log_range(1e-5, 0.3, 10)
-    assert (values[0], values[-1], len(values)) == (1e-5, 0.3, 10)
-    ratios = [b / a for a, b in itertools.pairwise(values)]
-    assert all(math.isclose(ratio, 30000 ** (1 / 9), rel_tol=1e-10) for ratio in ratios)
-    assert len(grid(lr=values)) == 10
 
 
 def test_a_setting_returns_from_json_with_its_tuples():

@@ -11,7 +11,6 @@ from scipy import stats
 
 from annealtune.annealing import Setting
 from annealtune.annealing.race import (
-    LEAST_MINIBATCHES,
     RaceInfo,
     Standings,
     allowance,
@@ -41,9 +40,7 @@ class TestPairedDifference:
     def test_agrees_with_scipy_where_nothing_is_an_outlier(self):
         rng = np.random.default_rng(1)
         ours, theirs = rng.uniform(3.0, 4.0, 25), rng.uniform(1.0, 2.0, 25)
-
         difference = paired_difference(list(ours), list(theirs))
-
         expected = stats.ttest_rel(ours, theirs)
         assert difference.mean == pytest.approx((ours - theirs).mean())
         assert difference.error == pytest.approx(stats.sem(ours - theirs))
@@ -51,15 +48,12 @@ class TestPairedDifference:
 
     def test_one_explosion_counts_no_more_than_a_few_usual_differences(self):
         usual = [1.0] * 20
-
         exploded = paired_difference([*usual, 1e30], [0.0] * 21)
-
         assert 1.0 < exploded.mean < 2.0
         assert exploded.is_clear  # its own deviation does not save it
 
     def test_only_the_worse_arm_is_clearly_worse(self):
         low, high = [1.0, 1.1, 0.9, 1.0], [2.0, 2.1, 1.9, 2.0]
-
         assert paired_difference(high, low).is_clear
         assert not paired_difference(low, high).is_clear
 
@@ -67,9 +61,7 @@ class TestPairedDifference:
 class TestDropping:
     def test_the_clearly_worse_go_and_one_stays(self):
         standings = filled(*(around(mean, deviation=0.01) for mean in (1.0, 5.0, 3.0, 9.0)))
-
         standings.drop_losers()
-
         assert standings.live == [0]
         assert sorted(standings.dropped) == [1, 2, 3]
         assert all("clearly worse" in reason for reason in standings.dropped.values())
@@ -78,21 +70,18 @@ class TestDropping:
         early, late = around(100.0, deviation=1.0, count=30), around(1.0, deviation=0.1, count=30)
         slow, level = [*early, *late], around(3.0, deviation=0.1, count=60)
         standings = filled(slow, level, level + 1.0)
-
         assert standings.leader == 0
         assert standings.score(0) == pytest.approx(late.mean())
 
     def test_a_loss_that_is_not_finite_breaks_its_arm(self):
         for broken in (math.nan, math.inf, -math.inf):
             standings = filled([1.0, 1.0], [2.0, broken], [3.0, 3.0])
-
             assert standings.live == [0, 2]
             assert str(broken) in standings.dropped[1]
             assert standings.minibatches == 2
 
     def test_where_no_loss_is_finite_the_minibatch_is_to_blame(self):
         standings = filled([1.0, math.nan, 1.0], [2.0, math.inf, 2.0])
-
         assert standings.live == [0, 1]
         assert standings.minibatches == 2  # it does not count
         assert standings.spoilt == 0  # and another one followed
@@ -103,14 +92,12 @@ class TestVerdict:
     def test_the_best_of_those_that_stayed_wins_by_whatever_little(self):
         level = around(1.0, deviation=0.5)
         standings = filled(level, level - 1e-9, level + 1e-9)
-
         for incumbent in range(3):
             assert standings.verdict(incumbent).winner == 1
 
     def test_a_tie_of_all_goes_to_the_incumbent_whatever_its_number(self):
         level = list(around(1.0, deviation=0.5))
         standings = filled(level, level, level)
-
         for incumbent in range(3):
             assert standings.verdict(incumbent).winner == incumbent
 
@@ -132,7 +119,6 @@ class TestVerdict:
         for row in rows:
             standings.add({arm: row[arm] for arm in standings.live})
             standings.drop_losers()
-
         assert standings.live
         for incumbent in range(len(rows[0])):
             winner = standings.verdict(incumbent).winner
@@ -142,9 +128,7 @@ class TestVerdict:
 
     def test_an_objective_is_obeyed_instead_of_the_losses(self):
         standings = filled(around(1.0, deviation=0.01), around(5.0, deviation=0.01))
-
-        outcome = standings.verdict(0, judged={0: [0.9], 1: [0.1]})
-
+        outcome = standings.verdict(0, judged={0: 0.9, 1: 0.1})
         assert outcome.winner == 1
 
     @pytest.mark.parametrize(("factor", "shift"), [(2.0**40, 0.0), (2.0**-40, 0.0), (1.0, 1024.0)])
@@ -198,28 +182,12 @@ class TestAllowance:
             assert extra <= max(min(0.12 * length, 32), min(0.04 * length, 100))
             assert allowance(length).minibatches == min(length // 4, 40)
 
-    def test_a_further_race_may_cost_half(self):
-        for length in LENGTHS:
-            whole, further = allowance(length), allowance(length, spent=0)
-            assert further.extra_steps == whole.extra_steps // 2
-            assert further.minibatches == whole.minibatches
-
     def test_all_races_together_stay_below_a_share_of_the_run(self):
         for length in LENGTHS:
             spent = allowance(length).patient
             for _ in range(20):  # and every one of them takes what it may
                 spent += allowance(length, spent).patient
             assert spent <= max(min(0.12 * length, 240), 0.06 * length)
-
-    def test_arms_fit_if_each_can_make_the_least_number_of_steps(self):
-        for length in LENGTHS:
-            for arms in (2, 3, 5, 9):
-                room = allowance(length)
-                expected = (
-                    room.minibatches >= LEAST_MINIBATCHES
-                    and room.extra_steps / (arms - 1) >= LEAST_MINIBATCHES
-                )
-                assert room.fits(arms) == expected
 
     def test_an_unknown_length_allows_a_race(self):
         assert allowance(None).fits(4)
@@ -242,11 +210,8 @@ def test_a_race_survives_plain_data():
         "second": 1,
         "losses": [[2.0, 1.5], [2.5]],
     }
-
     info = RaceInfo.from_dict(plain)
-
     assert info.to_dict() == plain
-    assert RaceInfo.from_dict(info.to_dict()) == info
     assert RaceInfo.from_dict(json.loads(json.dumps(info.to_dict()))) == info
     assert info.losses == ((2.0, 1.5), (2.5,))
     assert len(info.table().splitlines()) == 3  # one line for the race, one for each arm
@@ -278,12 +243,10 @@ def test_standings_go_on_from_plain_data():
         first.add({arm: row[arm] for arm in first.live})
     second = Standings(3)
     second.load_state_dict(first.state_dict())
-
     for standings in (whole, second):
         for row in rows[20:]:
             standings.add({arm: row[arm] for arm in standings.live})
             standings.drop_losers()
-
     assert second.state_dict() == whole.state_dict()
     assert second.verdict(0) == whole.verdict(0)
     assert first.minibatches == 20  # untouched by the other

@@ -41,13 +41,6 @@ def test_the_floor_is_reached_and_kept():
     assert temperatures(Geometric(1.0, 0.5, floor=0.2), "epoch", 5) == [1.0, 0.5, 0.25, 0.2, 0.2]
 
 
-def test_reheating_follows_the_clock_of_its_schedule():
-    schedule = Reheating(Geometric(8.0, 0.5, per="step"), every=2, times=1)
-    assert schedule.per == "step"
-    assert temperatures(schedule, "epoch", 4) == [8, 8, 8, 8]
-    assert temperatures(schedule, "step", 4) == [8, 4, 8, 4]
-
-
 @given(st.integers(1, 7), st.integers(0, 4), st.integers(1, 60))
 def test_reheating_counts_its_restorations(every, times, ticks):
     seen = temperatures(Reheating(Geometric(1.0, 0.5), every=every, times=times), "epoch", ticks)
@@ -199,37 +192,24 @@ def test_moves_that_are_not_finite_are_rejected_and_not_measured():
     assert strategy.state_dict()["measured"] == [2.0]
 
 
-@pytest.mark.parametrize(("clock", "other"), [("step", "epoch"), ("epoch", "step")])
-def test_the_temperature_falls_geometrically_from_start_to_end(clock, other):
-    schedule = Automatic(length=5, per=clock, probes=1, start=16.0, end=1.0)
+FALLS = {
+    "geometric": ({"length": 5, "per": "step"}, [8.0, 4.0, 2.0, 1.0, 0.5, 0.5, 0.5]),
+    "per epoch": ({"length": 5, "per": "epoch"}, [8.0, 4.0, 2.0, 1.0, 0.5, 0.5, 0.5]),
+    "quenched": (
+        {"length": 5, "per": "step", "quench": 2.0},
+        [8.0, 4.0 * 9 / 16, 2.0 / 4, 1.0 / 16, 0.0, 0.0],
+    ),
+    "without a length": ({}, [8.0 / (1 + k) for k in range(13)]),
+}
+
+
+@pytest.mark.parametrize(("options", "expected"), FALLS.values(), ids=FALLS)
+def test_the_temperature_falls_as_documented(options, expected):
+    schedule = Automatic(probes=1, start=16.0, end=1.0, **options)
     schedule.observe(0.5)
     seen = []
-    for _ in range(7):
+    for _ in expected:
         seen.append(schedule.temperature)
-        schedule.tick(other)
-        schedule.tick(clock)
-    assert seen == pytest.approx([8.0, 4.0, 2.0, 1.0, 0.5, 0.5, 0.5])
-
-
-def test_a_quench_pulls_the_temperature_to_zero_at_the_planned_length():
-    schedule = Automatic(length=5, per="step", probes=1, start=16.0, end=1.0, quench=2.0)
-    schedule.observe(1.0)
-    seen = []
-    for _ in range(6):
-        seen.append(schedule.temperature)
-        schedule.tick("step")
-    assert seen == pytest.approx([16.0, 8.0 * 9 / 16, 4.0 / 4, 2.0 / 16, 0.0, 0.0])
-    assert seen[-2:] == [0.0, 0.0]
-
-
-def test_without_a_length_the_temperature_falls_as_documented():
-    schedule = Automatic(probes=4, start=10.0)
-    assert schedule.per == "step"
-    for _ in range(4):
-        schedule.observe(3.0)
-        schedule.tick("epoch")  # no clock of the anytime schedule
-    seen = []
-    for _ in range(13):
-        seen.append(schedule.temperature)
-        schedule.tick("step")
-    assert seen == pytest.approx([30.0 / (1 + k / 4) for k in range(13)])
+        schedule.tick("epoch" if schedule.per == "step" else "step")  # not its clock
+        schedule.tick(schedule.per)
+    assert seen == pytest.approx(expected)

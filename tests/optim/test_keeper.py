@@ -250,6 +250,10 @@ class TestSeveralNumbers:
         looks = [[1.0, 1.2, 0.9, 1.1], [1.15, 0.9, 1.2, 1.0]]
         assert self.kept(looks) == ([True, True], 1)
 
+    def test_a_single_number_is_kept_if_it_is_strictly_better(self):
+        looks = [[0.5], [0.7], [0.7], [0.2], [0.9]]
+        assert self.kept(looks, maximize=True) == ([True, True, False, False, True], 4)
+
     def test_as_many_at_every_look(self):
         opt = SGDSA(nn.Linear(1, 1), H, temperature=1.0)
         opt.validate(lambda: [1.0, 2.0])
@@ -257,13 +261,6 @@ class TestSeveralNumbers:
             with pytest.raises(ValueError, match="validate"):
                 opt.validate(lambda numbers=numbers: numbers)
         assert len(opt.looks) == 1
-
-
-def test_a_single_number_is_kept_if_it_is_strictly_better():
-    opt = SGDSA(nn.Linear(1, 1), H, temperature=1.0)
-    for value in (0.5, 0.7, 0.7, 0.2, 0.9):
-        opt.validate(lambda value=value: value, maximize=True)
-    assert [look.kept for look in opt.looks] == [True, True, False, False, True]
 
 
 CALLS = ("validate", "best", "load_best", "averaged", "step", "state_dict", "eval")

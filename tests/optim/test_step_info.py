@@ -42,7 +42,6 @@ def test_counts_are_those_of_a_hand(net, loss_of):
     assert summary.settings == {h: Count(tried[h], improved[h], accepted[h]) for h in neighborhood}
     assert summary.total == (60, sum(improved.values()), sum(accepted.values()))
     assert summary.total.acceptance_rate == sum(accepted.values()) / 60
-    assert summary.total.improvement_rate == sum(improved.values()) / 60
     assert summary.total.improved < summary.total.accepted < 60
 
 

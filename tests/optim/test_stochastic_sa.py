@@ -141,7 +141,7 @@ def test_the_better_finite_side_is_the_move(minus, plus, side, accepted):
 
 def test_the_radius_shrinks_after_an_epoch_with_too_few_improvements():
     model = Weight()
-    optimizer = StochasticSA(model, radius=Shrinking(1.0, below=0.6, factor=10.0), temperature=0.0)
+    optimizer = StochasticSA(model, radius=Shrinking(1.0, factor=10.0), temperature=0.0)
 
     def epoch(improving):
         for step in range(10):

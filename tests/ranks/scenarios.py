@@ -144,7 +144,8 @@ def disagree(what: str) -> None:
         seed = rank() if what != "H" else 0
         tuner = SGDSA(net, rates, total_steps=steps, seed=seed)
     else:
-        tuner = make_tuner("self-adamw", net, steps)
+        arms = {"neighborhood": {"lr": [1e-3, 1e-2 + rank()]}} if what == "arms" else {}
+        tuner = make_tuner("self-adamw", net, steps, **arms)
     for number, (x, y) in enumerate(minibatches(300, own=False)):
         tuner.step(lambda: F.cross_entropy(net(x), y))
         if what == "drift" and number == 100 and rank() == 1:

@@ -67,6 +67,7 @@ def test_every_way_to_step(world, kind, around, way):
         ("H", "decisions"),
         ("seed of a tuner with H", "decisions"),
         ("length", "decisions"),
+        ("arms", "settings"),
         ("drift", "weights"),
     ],
 )

@@ -1,11 +1,10 @@
 """The rules of simulated annealing: pure Python on floats, no torch."""
 
 from annealtune.annealing.acceptance import Verdict, accept_probability, metropolis
-from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid, log_range
-from annealtune.annealing.race import RaceInfo, rate_text
+from annealtune.annealing.neighborhood import PAPER_RATES, Neighborhood, Setting, grid
+from annealtune.annealing.race import RaceInfo
 from annealtune.annealing.strategies import (
     STRATEGIES,
-    Comparing,
     Genetic,
     PlainStrategy,
     SimulatedAnnealing,
@@ -21,7 +20,6 @@ __all__ = [
     "PAPER_RATES",
     "STRATEGIES",
     "Automatic",
-    "Comparing",
     "Constant",
     "Genetic",
     "Geometric",
@@ -38,9 +36,7 @@ __all__ = [
     "Verdict",
     "accept_probability",
     "grid",
-    "log_range",
     "make_strategy",
     "metropolis",
-    "rate_text",
     "takes_temperature",
 ]

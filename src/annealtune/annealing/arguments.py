@@ -58,12 +58,7 @@ def count(argument: str, value: Any, *, least: int) -> int:
     return checked
 
 
-def one_length(owner: str, **lengths: int | None) -> None:
-    """Check the planned length of a run, which may be given in one of several units."""
-    given = {name: length for name, length in lengths.items() if length is not None}
-    for name, length in given.items():
-        count(f"{owner}({name}=...)", length, least=1)
-    if len(given) > 1:
-        names = ", ".join(f"{name}=..." for name in given)
-        values = " and ".join(f"{name}={length!r}" for name, length in given.items())
-        raise ValueError(f"{owner}({names}) must be given one length, got {values}")
+def shown(thing: object) -> str:
+    """Return an object as its class with its public attributes, for messages."""
+    public = (f"{k}={v!r}" for k, v in vars(thing).items() if not k.startswith("_"))
+    return f"{type(thing).__name__}({', '.join(public)})"

@@ -6,10 +6,10 @@ import collections
 import itertools
 import math
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
-from annealtune.annealing import arguments as checks
+from annealtune.annealing.arguments import not_negative
 
 # The set H of Section 4 of the paper.
 PAPER_RATES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.09, 0.08, 0.07, 0.06, 0.05)
@@ -22,7 +22,7 @@ class Setting(Mapping[str, Any]):
         options: optimizer options by name, such as ``{"lr": 0.1, "momentum": 0.9}``.
 
     Raises:
-        TypeError: if a name is not a string or a value cannot be hashed (use tuples, not lists).
+        TypeError: if a value cannot be hashed (use tuples, not lists).
         ValueError: if it is empty, a number is not finite, or ``lr`` is negative.
 
     Example:
@@ -34,10 +34,7 @@ class Setting(Mapping[str, Any]):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         if not isinstance(options, Mapping):
-            raise TypeError(
-                f"Setting(options=...) must map option names to values, got {options!r}; "
-                "write for example {'lr': 0.1}"
-            )
+            raise TypeError(f"Setting(options=...) must map names to values, got {options!r}")
         self._options = {name: _checked(name, value) for name, value in options.items()}
         if not self._options:
             raise ValueError("Setting(options=...) must name at least one option, got none")
@@ -90,7 +87,6 @@ class Neighborhood(tuple[Setting, ...]):
 
     options: tuple[str, ...]
     dropped: tuple[Setting, ...]
-    _members: frozenset[Setting]
 
     def __new__(
         cls, settings: Iterable[Mapping[str, Any]], *, dropped: Iterable[Setting] = ()
@@ -115,13 +111,7 @@ class Neighborhood(tuple[Setting, ...]):
                     "Neighborhood(settings=...) must hold different settings, "
                     f"got {setting!r} {times} times"
                 )
-        self._members = frozenset(self)
         return self
-
-    def __contains__(self, setting: object) -> bool:
-        if isinstance(setting, Setting):  # asked at every step
-            return setting in self._members
-        return super().__contains__(setting)
 
     def __repr__(self) -> str:
         return f"Neighborhood({list(self)!r})"
@@ -157,37 +147,6 @@ def grid(**options: Iterable[Any]) -> Neighborhood:
     return Neighborhood(dict(zip(options, values, strict=True)) for values in products)
 
 
-def log_range(low: float, high: float, count: int) -> tuple[float, ...]:
-    r"""Return ``count`` values from ``low`` to ``high``, each the same multiple of the one before.
-
-    .. math:: low \cdot (high / low)^{k / (count - 1)}, \quad k = 0, \ldots, count - 1
-
-    Args:
-        low: the first value, positive.
-        high: the last value, above ``low``.
-        count: the number of values, at least 2.
-
-    Raises:
-        TypeError: if an argument is not a number.
-        ValueError: if one breaks its rule.
-
-    Example:
-        >>> log_range(0.001, 1.0, 4)
-        (0.001, 0.01, 0.1, 1.0)
-    """
-    checks.count("log_range(count=...)", count, least=2)
-    first, last = (
-        checks.number(f"log_range({n}=...)", v) for n, v in (("low", low), ("high", high))
-    )
-    if not 0 < first < last < math.inf:
-        raise ValueError(
-            f"log_range(low, high) must satisfy 0 < low < high < inf, got {low!r} and {high!r}"
-        )
-    # Rounded to 12 digits, so that 0.01 is written and compared as such; the ends are exact.
-    inner = (first * (last / first) ** (k / (count - 1)) for k in range(1, count - 1))
-    return (first, *(float(f"{value:.12g}") for value in inner), last)
-
-
 def restored(options: Mapping[str, Any]) -> Setting:
     """Return a setting from plain data; the lists into which JSON turns tuples become tuples.
 
@@ -202,22 +161,14 @@ def _as_tuple(value: Any) -> Any:
     return tuple(map(_as_tuple, value)) if isinstance(value, list | tuple) else value
 
 
-def _checked(name: Any, value: Any) -> Any:
-    if not isinstance(name, str):
-        raise TypeError(f"Setting option names must be strings, got {name!r}")
-    try:
-        hash(value)
-    except TypeError:
+def _checked(name: str, value: Any) -> Any:
+    if not isinstance(value, Hashable):
         raise TypeError(
             f"Setting({name}=...) must be a hashable value, got {value!r}; use a tuple for a list"
-        ) from None
-    numbers = value if isinstance(value, tuple) else (value,)
-    for number in numbers:
+        )
+    for number in value if isinstance(value, tuple) else (value,):
         if isinstance(number, int | float) and not math.isfinite(number):
             raise ValueError(f"Setting({name}=...) must be finite, got {value!r}")
     if name == "lr":
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise TypeError(f"Setting(lr=...) must be a number, got {value!r}")
-        if value < 0:
-            raise ValueError(f"Setting(lr=...) must not be negative, got {value!r}")
+        not_negative("Setting(lr=...)", value)
     return value

@@ -45,14 +45,19 @@ _LARGEST_LOSS = 1e300
 LEAST_MINIBATCHES = 8
 
 
-def can_be_summed(loss: float) -> bool:
-    """Tell whether a loss can be added up: it is finite, and so is the sum of all of a race.
+def is_sound(loss: float) -> bool:
+    """Tell whether a loss is finite, and so is the sum of all losses of a race."""
+    return abs(loss) <= _LARGEST_LOSS  # not true of NaN
+
+
+def mean_of(losses: Sequence[float]) -> float:
+    """Return the mean of losses; NaN where one of them is not sound.
 
     Example:
-        >>> [can_be_summed(loss) for loss in (-1e30, math.nan, 1.7e308)]
-        [True, False, False]
+        >>> mean_of([1.0, 2.0]), mean_of([1.0, math.inf])
+        (1.5, nan)
     """
-    return abs(loss) <= _LARGEST_LOSS  # not true of NaN
+    return math.fsum(losses) / len(losses) if all(map(is_sound, losses)) else math.nan
 
 
 class Difference(NamedTuple):
@@ -89,22 +94,15 @@ def paired_difference(values: Sequence[float], others: Sequence[float]) -> Diffe
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
-    """What a race may cost.
+    """What a race may cost."""
 
-    Attributes:
-        minibatches: how many it lasts at the most.
-        extra_steps: how many steps it may make in addition to one per minibatch.
-        patient: how many it may make while no arm has learnt anything.
-    """
-
-    minibatches: int
-    extra_steps: int
-    patient: int
+    minibatches: int  # how many it lasts at the most
+    extra_steps: int  # how many steps it may make in addition to one per minibatch
+    patient: int  # how many it may make while no arm has learnt anything
 
     def fits(self, arms: int) -> bool:
         """Whether this many arms can race for long enough to say something."""
-        least = LEAST_MINIBATCHES
-        return self.minibatches >= least and self.extra_steps >= (arms - 1) * least
+        return min(self.minibatches, self.extra_steps // (arms - 1)) >= LEAST_MINIBATCHES
 
 
 def allowance(total_steps: int | None, spent: int | None = None) -> Allowance:
@@ -170,7 +168,7 @@ class Standings:
 
     def add(self, losses: Mapping[int, float]) -> None:
         """Take in the losses of all live arms on one minibatch."""
-        finite = {arm for arm, loss in losses.items() if can_be_summed(loss)}
+        finite = {arm for arm, loss in losses.items() if is_sound(loss)}
         if not finite:
             self.spoilt += 1
             return
@@ -229,9 +227,7 @@ class Standings:
         window = self._window()
         return paired_difference(self.losses[arm][-window:], self.losses[other][-window:])
 
-    def verdict(
-        self, incumbent: int, judged: Mapping[int, Sequence[float]] | None = None
-    ) -> Outcome:
+    def verdict(self, incumbent: int, judged: Mapping[int, float] | None = None) -> Outcome:
         """Return who has won: of the arms that were not dropped the one with the lowest score.
 
         Args:
@@ -240,10 +236,7 @@ class Standings:
         """
         if len(self.live) == 1:
             return Outcome(self.live[0], "the only one left")
-        scores = {
-            arm: self.score(arm) if judged is None else statistics.fmean(judged[arm])
-            for arm in self.live
-        }
+        scores = judged or {arm: self.score(arm) for arm in self.live}
         if len(set(scores.values())) == 1 and incumbent in scores:
             return Outcome(incumbent, "the incumbent, as all are level")
         winner = min(scores, key=lambda arm: (scores[arm], arm != incumbent))
@@ -331,7 +324,9 @@ class RaceInfo:
         ]
         if differing == ["lr"] or not differing:
             return rate_text(setting["lr"]) if "lr" in setting else str(setting)
-        return " ".join(f"{key}={_short(setting[key])}" for key in differing)
+        values = {key: setting[key] for key in differing}
+        shown = {k: rate_text(v) if isinstance(v, float) else v for k, v in values.items()}
+        return " ".join(f"{key}={value}" for key, value in shown.items())
 
     def fate(self, arm: int) -> str:
         """Return what became of an arm, in a few words."""
@@ -341,19 +336,16 @@ class RaceInfo:
 
     def table(self) -> str:
         """Return the race as text, with one line for each arm and why the winner won."""
-        arms = range(len(self.settings))
-        width = max((len(self.name(arm)) for arm in arms), default=0)
-        lines = (
-            f"  {self.name(arm):<{width}}  score {self.scores[arm]:<10.4g}  {self.fate(arm)}"
-            for arm in arms
-        )
-        return "\n".join([f"{self} (from step {self.step})", *lines])
+        names = [self.name(arm) for arm in range(len(self.settings))]
+        width, lines = max(map(len, names)), [f"{self} (from step {self.step})"]
+        for arm, name in enumerate(names):
+            lines.append(f"  {name:<{width}}  score {self.scores[arm]:<10.4g}  {self.fate(arm)}")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for `from_dict`."""
-        plain = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {
-            **plain,
+            **vars(self),
             "settings": [dict(s) for s in self.settings],
             "scores": list(self.scores),
             "losses": [list(losses) for losses in self.losses],
@@ -369,7 +361,3 @@ class RaceInfo:
             "losses": tuple(map(tuple, plain["losses"])),
         }
         return cls(**{**plain, **found})
-
-
-def _short(value: Any) -> str:
-    return rate_text(value) if isinstance(value, float) else str(value)

@@ -10,13 +10,12 @@ import inspect
 import math
 import random
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, TypeVar
 
 from annealtune.annealing.acceptance import Verdict, metropolis
-from annealtune.annealing.arguments import count
+from annealtune.annealing.arguments import count, shown
 from annealtune.annealing.neighborhood import Neighborhood, Setting, restored
 from annealtune.annealing.temperature import Clock, Schedule, as_schedule
-from annealtune.errors import did_you_mean
 
 T = TypeVar("T")
 # Of `Genetic`: how many members compete to be a parent, and how often a child is mutated.
@@ -31,9 +30,14 @@ class PlainStrategy:
     caller owns it, saves it and restores it. What the strategy itself must remember is in
     ``state_dict``, as plain data.
 
+    A strategy that measures several candidates before it moves has ``candidates`` above 1. Then a
+    step calls ``shortlist`` instead of ``pick``, measures every setting on it from the same point,
+    which costs one evaluation each, and goes on with the one that ``select`` chooses.
+
     Attributes:
         picks_settings: whether the choice among the settings of H is a part of the method. Such a
             strategy says nothing about moves that come without an H (`StochasticSA`).
+        candidates: how many settings are measured in each step.
 
     Example:
         >>> class SmallWorsenings(PlainStrategy):
@@ -45,6 +49,7 @@ class PlainStrategy:
     """
 
     picks_settings: ClassVar[bool] = False
+    candidates: int = 1
 
     @property
     def temperature(self) -> float:
@@ -57,6 +62,15 @@ class PlainStrategy:
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Choose the setting of the next move: uniformly (Algorithm 2, line 7), with one draw."""
         return neighborhood.pick(rng)
+
+    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
+        """Choose the settings to measure: different ones, from all of H."""
+        return tuple(rng.sample(neighborhood, min(self.candidates, len(neighborhood))))
+
+    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
+        """Choose the move among them by the values that they lead to from ``value``: the lowest."""
+        finite = {setting: new for setting, new in measured.items() if math.isfinite(new)}
+        return min(finite or measured, key=lambda setting: finite.get(setting, math.inf))
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep or undo the move from ``value`` to ``new_value``; left to the subclass."""
@@ -78,31 +92,10 @@ class PlainStrategy:
         """Continue where ``state_dict`` was taken."""
 
     def __repr__(self) -> str:
-        public = (f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
-        return f"{type(self).__name__}({', '.join(public)})"
+        return shown(self)
 
 
 Strategy = PlainStrategy  # where the type of any strategy is meant, not a base to derive from
-
-
-@runtime_checkable
-class Comparing(Protocol):
-    """A strategy that measures several candidates before it moves; each costs one evaluation.
-
-    If ``candidates`` is 1, ``pick`` is called as for any other strategy. Otherwise a step calls
-    ``shortlist``, measures every setting on it from the same point, calls ``select`` and then
-    ``decide`` and ``observe`` for the one that was selected.
-    """
-
-    @property
-    def candidates(self) -> int:
-        """How many settings are measured in each step."""
-
-    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
-        """Choose the different settings to measure."""
-
-    def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
-        """Choose the move among them, by the values from ``value`` that they lead to."""
 
 
 class SimulatedAnnealing(PlainStrategy):
@@ -135,7 +128,7 @@ class SimulatedAnnealing(PlainStrategy):
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Apply the Metropolis rule (Algorithm 1, lines 4-6; Algorithm 2, lines 10-12)."""
-        verdict = metropolis(value, new_value, self.temperature, rng.random())
+        verdict = metropolis(value, new_value, self.schedule.temperature, rng.random())
         self.schedule.observe(verdict.worsening)
         return verdict
 
@@ -155,20 +148,16 @@ class SimulatedAnnealing(PlainStrategy):
 class Tabu(PlainStrategy):
     """Move with the best of some candidates that is not tabu, even if it worsens.
 
-    Every step draws different candidates from H and measures each. A setting that was used is tabu
-    for the next ``tenure`` steps, unless (aspiration) it gains more than any move before. Of the
-    admissible candidates the one with the lowest value is taken; if none is admissible, the one
-    whose tabu ends first. A move to a value that is not finite is undone and does not become tabu.
-
-    From the literature: short-term memory with a tenure, aspiration, a sampled candidate list, and
-    moving even if it worsens. Our choice: settings are tabu, because weights never occur twice;
-    aspiration compares gains, because losses of different minibatches are not comparable.
+    Every step measures some settings of H, drawn without replacement. One that was used is tabu for
+    the next ``tenure`` steps, unless (aspiration) it gains more than any move before. If none is
+    admissible, the one whose tabu ends first is taken. A move to a value that is not finite is
+    undone and does not become tabu. Our choice: settings are tabu, because weights never occur
+    twice, and gains are compared, because losses of different minibatches cannot be.
 
     Args:
         tenure: for how many steps a setting is tabu, fewer than H has settings; by default a third
             of H, at least 1 if H has two settings or more.
-        candidates: how many settings are measured in each step; each costs one evaluation. One
-            candidate is a uniform draw among the settings that are not tabu.
+        candidates: how many settings are measured in each step, at least 2.
 
     Example:
         >>> strategy = Tabu(tenure=1)
@@ -187,43 +176,32 @@ class Tabu(PlainStrategy):
 
     def __init__(self, tenure: int | None = None, candidates: int = 3) -> None:
         self.tenure = None if tenure is None else count("Tabu(tenure=...)", tenure, least=0)
-        self.candidates = count("Tabu(candidates=...)", candidates, least=1)
-        self._tenure = self.tenure or 0  # the default depends on H
+        self.candidates = count("Tabu(candidates=...)", candidates, least=2)
         self._left: dict[Setting, int] = {}  # for how many steps each is tabu
         self._best_gain = -math.inf
 
     def check(self, neighborhood: Neighborhood) -> None:
-        """Refuse a tenure that would leave nothing to pick; compute the default one."""
+        """Refuse a tenure that would leave nothing to pick; the default one depends on H."""
         most = len(neighborhood) - 1
         if self.tenure is None:
-            self._tenure = min(max(len(neighborhood) // 3, 1), most)
-        elif self.tenure > most:
+            self.tenure = min(max(len(neighborhood) // 3, 1), most)
+        if self.tenure > most:
             raise ValueError(
                 f"Tabu(tenure=...) must be smaller than the number of settings in H, here "
                 f"{len(neighborhood)}, got {self.tenure!r}"
             )
 
-    def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
-        """Pick uniformly among the settings that are not tabu, with exactly one draw."""
-        return _one_of([setting for setting in neighborhood if setting not in self._left], rng)
-
-    def shortlist(self, neighborhood: Neighborhood, rng: random.Random) -> tuple[Setting, ...]:
-        """Draw the candidates from all of H, without replacement."""
-        return tuple(rng.sample(neighborhood, min(self.candidates, len(neighborhood))))
-
     def select(self, value: float, measured: Mapping[Setting, float]) -> Setting:
         """Choose the best admissible candidate, else the one whose tabu ends first."""
         finite = {setting: new for setting, new in measured.items() if math.isfinite(new)}
-        admissible = [
-            setting
+        admissible = {
+            setting: new
             for setting, new in finite.items()
             if setting not in self._left or value - new > self._best_gain
-        ]
-        if admissible:
-            return min(admissible, key=finite.__getitem__)
-        if finite:
+        }
+        if finite and not admissible:
             return min(finite, key=self._left.__getitem__)
-        return next(iter(measured))  # all are broken: any of them will be undone
+        return super().select(value, admissible or measured)
 
     def decide(self, value: float, new_value: float, rng: random.Random) -> Verdict:
         """Keep the selected move, whether it improves or worsens."""
@@ -235,8 +213,8 @@ class Tabu(PlainStrategy):
         if not verdict.accepted:
             return
         self._best_gain = max(self._best_gain, -verdict.worsening)
-        if self._tenure:
-            self._left[setting] = self._tenure
+        if self.tenure:
+            self._left[setting] = self.tenure
 
     def state_dict(self) -> dict[str, Any]:
         """Return for how long each setting is tabu, and the best gain so far."""
@@ -258,10 +236,9 @@ class VariableNeighborhood(PlainStrategy):
     smallest rates, a share of :math:`k / levels` of all: for ``levels=4`` and the rates 1, 2, ... 8
     the sets reach up to 2, 4, 6 and 8.
 
-    From the literature: nested neighborhoods, a random point of the present one (the reduced
-    version, without a local search), advance on failure and return on success. Our choice: the
-    neighborhoods are sets of settings; an equal move is kept, but only an improvement is a success:
-    otherwise a rate too small to change anything would be kept for good.
+    This is the reduced version, without a local search. Our choice: the neighborhoods are sets of
+    settings, and an equal move is kept, but only an improvement is a success: otherwise a rate too
+    small to change anything would be kept for good.
 
     Args:
         levels: the number of nested sets, at most the number of different rates in H.
@@ -320,11 +297,11 @@ class VariableNeighborhood(PlainStrategy):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of the present set."""
-        return {"neighborhood": self.level}
+        return {"level": self.level}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.level = state["neighborhood"]
+        self.level = state["level"]
 
 
 class Genetic(SimulatedAnnealing):
@@ -337,15 +314,16 @@ class Genetic(SimulatedAnnealing):
     moves one option to a neighboring value. A child that is not in H, because H is not a full grid,
     is replaced by its fitter parent. A new value that is not finite makes a fitness of ``-inf``.
 
-    From the literature: a population, tournament selection, uniform crossover, mutation and
-    elitism. Our choice: the members are settings, measured by the moves that the run makes anyway;
-    a mutation goes to a neighbor in the sorted values of H, to any other value if they cannot be
-    sorted.
+    Our choice: the members are settings, measured by the moves that the run makes anyway; a
+    mutation goes to a neighbor in the sorted values of H, to any other if they cannot be sorted.
 
     Args:
         temperature: a number (constant) or a schedule, for the accept test; a schedule is copied.
         population: the number of members, at least 2; if H is smaller, some settings occur twice.
         trials: how often each is tried in a generation.
+
+    Attributes:
+        members: the present generation, first the survivor of the one before; none before a pick.
 
     Example:
         >>> from annealtune.annealing import grid
@@ -365,31 +343,20 @@ class Genetic(SimulatedAnnealing):
 
     picks_settings = True
 
-    def __init__(
-        self,
-        temperature: float | Schedule,
-        population: int = 8,
-        trials: int = 4,
-    ) -> None:
+    def __init__(self, temperature: float | Schedule, population: int = 8, trials: int = 4) -> None:
         super().__init__(temperature)
         self.population = count("Genetic(population=...)", population, least=2)
         self.trials = count("Genetic(trials=...)", trials, least=1)
-        self._members: list[Setting] = []
+        self.members: tuple[Setting, ...] = ()
         self._gains: list[float] = []  # of each member in this generation, summed up
         self._tried = 0  # in this generation, by all members
 
-    @property
-    def members(self) -> tuple[Setting, ...]:
-        """The present generation, first the survivor of the one before; none before a pick."""
-        return tuple(self._members)
-
     def pick(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         """Return the next member; before the first of a generation, breed that generation."""
-        if not self._members or self._tried == self.population * self.trials:
-            breed = self._bred if self._members else self._first_members
-            self._members = breed(neighborhood, rng)
+        if not self.members or self._tried == self.population * self.trials:
+            self.members = tuple(self._bred(neighborhood, rng))
             self._gains, self._tried = [0.0] * self.population, 0
-        return self._members[self._tried % self.population]
+        return self.members[self._tried % self.population]
 
     def observe(self, setting: Setting, verdict: Verdict) -> None:
         """Credit the member with what its move gained, kept or not."""
@@ -401,7 +368,7 @@ class Genetic(SimulatedAnnealing):
         """Return the state of the schedule, the members and what they gained."""
         return {
             "schedule": super().state_dict(),
-            "members": [dict(setting) for setting in self._members],
+            "members": [dict(setting) for setting in self.members],
             "gains": list(self._gains),
             "tried": self._tried,
         }
@@ -409,29 +376,29 @@ class Genetic(SimulatedAnnealing):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         super().load_state_dict(state["schedule"])
-        self._members = [restored(options) for options in state["members"]]
+        self.members = tuple(restored(options) for options in state["members"])
         self._gains = list(state["gains"])
         self._tried = state["tried"]
 
-    def _first_members(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
-        """Draw without replacement; start again with all of H when it is used up."""
-        members: list[Setting] = []
-        while len(members) < self.population:
-            wanted = min(self.population - len(members), len(neighborhood))
-            members += rng.sample(neighborhood, wanted)
-        return members
-
     def _bred(self, neighborhood: Neighborhood, rng: random.Random) -> list[Setting]:
-        """Return the next generation. Sums of gains rank as their means do: trials are equal."""
-        survivor = self._members[self._gains.index(max(self._gains))]
-        return [survivor, *(self._child(neighborhood, rng) for _ in range(self.population - 1))]
+        """Return the next generation; the first is drawn from H, all of it before any twice."""
+        bred: list[Setting] = []
+        if self.members:  # sums of gains rank as their means do: trials are equal
+            bred.append(self.members[self._gains.index(max(self._gains))])
+            bred += [self._child(neighborhood, rng) for _ in range(self.population - 1)]
+        while len(bred) < self.population:
+            bred += rng.sample(neighborhood, min(self.population - len(bred), len(neighborhood)))
+        return bred
 
     def _child(self, neighborhood: Neighborhood, rng: random.Random) -> Setting:
         one, other = self._winner(rng), self._winner(rng)
-        parents = self._members[one], self._members[other]
+        parents = self.members[one], self.members[other]
         options = {name: parents[rng.random() < 0.5][name] for name in neighborhood.options}
         if rng.random() < _MUTATION:
-            _mutate(options, neighborhood, rng)
+            near = {name: _next_to(name, options[name], neighborhood) for name in options}
+            if mutable := [name for name in options if near[name]]:
+                name = _one_of(mutable, rng)
+                options[name] = _one_of(near[name], rng)
         child = Setting(options)
         if child in neighborhood:
             return child
@@ -443,24 +410,15 @@ class Genetic(SimulatedAnnealing):
         return max(drawn, key=self._gains.__getitem__)
 
 
-def _mutate(options: dict[str, Any], neighborhood: Neighborhood, rng: random.Random) -> None:
-    """Move one option to a neighboring value, where it has more than one."""
-    values = {
-        name: list(dict.fromkeys(setting[name] for setting in neighborhood)) for name in options
-    }
-    mutable = [name for name in options if len(values[name]) > 1]
-    if mutable:
-        name = _one_of(mutable, rng)
-        options[name] = _one_of(_next_to(options[name], values[name]), rng)
-
-
-def _next_to(value: Any, values: list[Any]) -> list[Any]:
+def _next_to(name: str, value: Any, neighborhood: Neighborhood) -> list[Any]:
+    """Return the values of an option in H that are next to this one; none if it is the only one."""
+    values = list(dict.fromkeys(setting[name] for setting in neighborhood))
     try:
         ordered = sorted(values)
     except TypeError:  # None among numbers, for instance: all others are equally near
         return [other for other in values if other != value]
     place = ordered.index(value)
-    return [ordered[near] for near in (place - 1, place + 1) if 0 <= near < len(ordered)]
+    return [*ordered[max(place - 1, 0) : place], *ordered[place + 1 : place + 2]]
 
 
 def _one_of(values: Sequence[T], rng: random.Random) -> T:
@@ -476,48 +434,18 @@ STRATEGIES: dict[str, type[Strategy]] = {
 
 
 def takes_temperature(cls: type) -> bool:
-    """Tell whether the constructor of a strategy has an argument ``temperature``.
-
-    Example:
-        >>> takes_temperature(Genetic), takes_temperature(Tabu)
-        (True, False)
-    """
+    """Tell whether the constructor of a strategy has an argument ``temperature``."""
     return "temperature" in inspect.signature(cls).parameters
 
 
 def make_strategy(
-    owner: str,
-    strategy: str | type,
-    options: Mapping[str, Any],
-    temperature: float | Schedule,
+    cls: type[Strategy], options: Mapping[str, Any], temperature: float | Schedule
 ) -> Strategy:
-    """Build a strategy from its name, or from a class of the user's own, and its options.
-
-    Args:
-        owner: who was given the strategy, for messages.
-        strategy: one of the names in `STRATEGIES`, or a class.
-        options: arguments of its constructor, other than the temperature.
-        temperature: a number or a schedule, for a strategy that takes one; ignored otherwise.
-
-    Raises:
-        TypeError: if the strategy is neither a name nor a class that makes a `Strategy`, or it has
-            no such option.
-        ValueError: if the name is unknown, or an option breaks its rule.
+    """Make a strategy with its options, and with the temperature if it takes one.
 
     Example:
-        >>> make_strategy("EmbeddedTuner", "tabu", {"candidates": 2}, temperature=1.0)
+        >>> make_strategy(Tabu, {"candidates": 2}, temperature=1.0)
         Tabu(tenure=None, candidates=2)
     """
-    if isinstance(strategy, str) and strategy not in STRATEGIES:
-        raise ValueError(
-            f"{owner}(strategy=...) must be one of {', '.join(STRATEGIES)}, got {strategy!r}"
-            f"{did_you_mean(strategy, STRATEGIES)}"
-        )
-    cls: Any = STRATEGIES[strategy] if isinstance(strategy, str) else strategy
-    if not isinstance(cls, type) or not issubclass(cls, PlainStrategy):
-        raise TypeError(
-            f"{owner}(strategy=...) must be the name of a strategy or a class derived from "
-            f"annealtune.strategies.PlainStrategy, got {strategy!r}"
-        )
     given = {"temperature": temperature} if takes_temperature(cls) else {}
     return cls(**given, **options)

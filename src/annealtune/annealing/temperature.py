@@ -13,7 +13,7 @@ import math
 import statistics
 from typing import Any, ClassVar, Literal
 
-from annealtune.annealing.arguments import count, not_negative, number, positive
+from annealtune.annealing.arguments import count, not_negative, number, positive, shown
 
 Clock = Literal["step", "epoch"]
 
@@ -47,6 +47,9 @@ class Schedule:
         for name in self._changing:
             setattr(self, f"_{name}", copy.copy(state[name]))
 
+    def __repr__(self) -> str:
+        return shown(self)
+
 
 class Constant(Schedule):
     """A constant temperature; 0 is greedy, ``math.inf`` accepts every finite worsening.
@@ -66,7 +69,7 @@ class Constant(Schedule):
         return f"Constant({self._temperature!r})"
 
 
-class Geometric(Constant):
+class Geometric(Schedule):
     r"""Geometric cooling, :math:`T = \alpha T` at every tick of its clock, never below a floor.
 
     Args:
@@ -92,8 +95,7 @@ class Geometric(Constant):
     def __init__(
         self, initial: float, factor: float, *, per: Clock = "epoch", floor: float = 0.0
     ) -> None:
-        super().__init__(positive("Geometric(initial=...)", initial))
-        self.initial = self._temperature
+        self.initial = self._temperature = positive("Geometric(initial=...)", initial)
         self.factor = number("Geometric(factor=...)", factor)
         if not 0 < self.factor < 1:
             raise ValueError(
@@ -115,13 +117,8 @@ class Geometric(Constant):
         """Return the temperature after the given one."""
         return max(self.factor * temperature, self.floor)
 
-    def __repr__(self) -> str:
-        return (
-            f"Geometric({self.initial!r}, {self.factor!r}, per={self.per!r}, floor={self.floor!r})"
-        )
 
-
-class Reheating(Constant):
+class Reheating(Schedule):
     """A geometric schedule whose temperature is restored to its initial value several times.
 
     Args:
@@ -147,11 +144,11 @@ class Reheating(Constant):
     def __init__(self, schedule: Geometric, *, every: int, times: int) -> None:
         if not isinstance(schedule, Geometric):
             raise TypeError(f"Reheating(schedule=...) must be a Geometric, got {schedule!r}")
-        super().__init__(schedule.temperature)
         self.schedule = schedule
         self.per = schedule.per
         self.every = count("Reheating(every=...)", every, least=1)
         self.times = count("Reheating(times=...)", times, least=0)
+        self._temperature = schedule.temperature
         self._ticks = 0
 
     def tick(self, clock: Clock) -> None:
@@ -163,9 +160,6 @@ class Reheating(Constant):
         is_due = since == 0 and restarts <= self.times
         first, cooled = self.schedule.initial, self.schedule.cooled(self._temperature)
         self._temperature = first if is_due else cooled
-
-    def __repr__(self) -> str:
-        return f"Reheating({self.schedule!r}, every={self.every!r}, times={self.times!r})"
 
 
 class Automatic(Schedule):
@@ -219,8 +213,8 @@ class Automatic(Schedule):
             self.length = None
         self.per: Clock = clock if self.length else "step"
         self.probes = count("Automatic(probes=...)", probes, least=1)
-        self.start = not_negative("Automatic(start=...)", start)
-        self.end = not_negative("Automatic(end=...)", end)
+        self.start = number("Automatic(start=...)", start)
+        self.end = number("Automatic(end=...)", end)
         if not 0 < self.end <= self.start < math.inf:
             raise ValueError(
                 "Automatic(start=..., end=...) must satisfy 0 < end <= start < inf, "
@@ -264,12 +258,6 @@ class Automatic(Schedule):
     def tick(self, clock: Clock) -> None:
         """Count the clock the schedule follows."""
         self._ticks += clock == self.per
-
-    def __repr__(self) -> str:
-        return (
-            f"Automatic(length={self.length!r}, per={self.per!r}, probes={self.probes!r}, "
-            f"start={self.start!r}, end={self.end!r}, quench={self.quench!r})"
-        )
 
 
 def as_schedule(owner: str, temperature: float | Schedule) -> Schedule:

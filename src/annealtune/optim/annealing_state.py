@@ -14,19 +14,17 @@ import torch
 
 from annealtune.annealing import (
     Automatic,
-    Comparing,
     Geometric,
     Neighborhood,
     Schedule,
     Setting,
-    SimulatedAnnealing,
     Strategy,
 )
-from annealtune.annealing.arguments import count, one_length, whole
+from annealtune.annealing.arguments import count, whole
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.strategies import STRATEGIES, make_strategy, takes_temperature
 from annealtune.annealing.temperature import as_schedule
-from annealtune.errors import NonFiniteLossError
+from annealtune.errors import NonFiniteLossError, did_you_mean
 from annealtune.optim.context import Part, StateError
 from annealtune.optim.ranks import Ranks
 from annealtune.optim.wrapper import OptimizerWrapper
@@ -39,6 +37,7 @@ _PATIENCE_WITH_EPOCHS = 10_000
 # A longer H is shown without the settings that were never tried.
 _LONG = 20
 
+_DEFAULT = "simulated-annealing"
 Preset = Literal["paper-text", "paper-code"]
 
 
@@ -89,52 +88,37 @@ class Count(NamedTuple):
         """Share of the tried moves that were kept; NaN before the first."""
         return self.accepted / self.tried if self.tried else math.nan
 
-    @property
-    def improvement_rate(self) -> float:
-        """Share of the tried moves that lowered the loss; NaN before the first."""
-        return self.improved / self.tried if self.tried else math.nan
-
 
 @dataclasses.dataclass
 class Moves:
     """The counts of a run so far, in total and per setting. ``print`` shows it as a table.
 
-    Args:
-        counts: tried, improved and accepted moves of each setting, those of H in its order.
+    Attributes:
+        settings: the counts of each setting, those of H in its order.
     """
 
-    counts: dict[Setting, list[int]] = dataclasses.field(default_factory=dict)
+    settings: dict[Setting, Count] = dataclasses.field(default_factory=dict)
 
     def add(self, info: StepInfo) -> None:
         """Count one move."""
-        counts = self.counts.setdefault(info.setting, [0, 0, 0])
-        counts[0] += 1
-        counts[1] += math.isfinite(info.new_loss) and info.worsening < 0
-        counts[2] += info.accepted
-
-    @property
-    def settings(self) -> dict[Setting, Count]:
-        """The counts of each setting."""
-        return {setting: Count(*counts) for setting, counts in self.counts.items()}
+        tried, improved, accepted = self.settings.get(info.setting, Count())
+        improved += math.isfinite(info.new_loss) and info.worsening < 0
+        self.settings[info.setting] = Count(tried + 1, improved, accepted + info.accepted)
 
     @property
     def total(self) -> Count:
         """The counts of all settings together."""
-        return Count(*map(sum, zip(*self.counts.values(), strict=True)))
+        return Count(*map(sum, zip(*self.settings.values(), strict=True)))
 
     def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [("setting", "tried", "improved", "accepted")]
-        settings = self.settings.items()
-        shown = [(s, c) for s, c in settings if c.tried or len(settings) <= _LONG]
-        for name, counted in [*shown, ("all", self.total)]:
-            rates = (counted.improvement_rate, counted.acceptance_rate)
-            shares = [f"{rate:.1%}" if counted.tried else "-" for rate in rates]
-            rows.append((str(name), str(counted.tried), *shares))
-        first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-        lines = []
-        for name, *cells in rows:
-            right = (cell.rjust(width) for cell, width in zip(cells, others, strict=True))
-            lines.append("  ".join([name.ljust(first), *right]))
+        is_long = len(self.settings) > _LONG
+        rows = {str(s): found for s, found in self.settings.items() if found.tried or not is_long}
+        rows["all"] = self.total
+        name, tried = max(map(len, ["setting", *rows])), max(5, len(str(self.total.tried)))
+        lines = [f"{'setting':<{name}}  {'tried':>{tried}}  improved  accepted"]
+        for row, (times, *kept) in rows.items():
+            improved, accepted = (f"{n / times:.1%}" if times else "-" for n in kept)
+            lines.append(f"{row:<{name}}  {times:>{tried}}  {improved:>8}  {accepted:>8}")
         return "\n".join(lines)
 
     def state_dict(self) -> list[tuple[dict[str, Any], int, int, int]]:
@@ -143,7 +127,7 @@ class Moves:
 
     def load_state_dict(self, state: list[tuple[dict[str, Any], int, int, int]]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.counts = {restored(options): list(Count(*count)) for options, *count in state}
+        self.settings = {restored(options): Count(*count) for options, *count in state}
 
 
 class AnnealingState(Part):
@@ -153,14 +137,12 @@ class AnnealingState(Part):
         owner: name of the optimizer's class, for messages.
         strategy: the metaheuristic; it is copied, so one object can be given to many runs.
         seed: of the run's own ``random.Random``; nothing else is seeded or read.
-        neighborhood: H, whose settings are listed in the summary from the start; None for an
-            optimizer whose moves are no settings.
+        neighborhood: H; None for an optimizer whose moves are no settings.
         epochs: planned number of epochs, if known.
 
     Attributes:
         last_step: the last move, if there was one since the run began or was loaded.
         was_broken: whether it led to a loss or to weights that are not finite.
-        comparing: the strategy, where it measures several candidates a step.
 
     Raises:
         TypeError: if the seed is no whole number.
@@ -176,7 +158,7 @@ class AnnealingState(Part):
         epochs: int | None = None,
     ) -> None:
         self.owner = owner
-        self._take(copy.deepcopy(strategy))
+        self.strategy = copy.deepcopy(strategy)
         self.rng = random.Random(whole(f"{owner}(seed=...)", seed))
         self.step = 0
         self.last_step: StepInfo | None = None
@@ -184,14 +166,9 @@ class AnnealingState(Part):
         self._patience = _PATIENCE if epochs is None else _PATIENCE_WITH_EPOCHS
         self._has_cooled = False  # whether an epoch has ended
         self._neighborhood = neighborhood
-        self.moves = Moves({setting: [0, 0, 0] for setting in neighborhood or ()})
+        self.moves = Moves(dict.fromkeys(neighborhood or (), Count()))
         if neighborhood is not None:
             self.strategy.check(neighborhood)
-
-    def _take(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        several = isinstance(strategy, Comparing) and strategy.candidates > 1
-        self.comparing: Comparing | None = strategy if several else None  # type: ignore[assignment]
 
     def decide(self, setting: Setting, loss: float, new_loss: float) -> StepInfo:
         """Decide on a move, count it and let a step's time pass."""
@@ -262,19 +239,21 @@ class AnnealingState(Part):
         moves = Moves()
         moves.load_state_dict(state["tally"])  # of all settings of H, from the start
         strategy = copy.deepcopy(self.strategy)
-        try:
-            if self._neighborhood is not None and tuple(moves.counts) != self._neighborhood:
-                raise KeyError(f"an H of {len(moves.counts)} settings, {list(moves.counts)}")
-            if state["kind"] != type(strategy).__name__:
-                raise KeyError(state["kind"])
-            strategy.load_state_dict(state["strategy"])
-        except KeyError as error:
+        kind, settings = type(strategy).__name__, self._neighborhood or tuple(moves.settings)
+        if (state["kind"], tuple(moves.settings)) != (kind, settings):
             raise StateError(
                 f"{self.owner}.load_state_dict: the state must come from a run with the same H in "
-                f"the same order, and the same kind of strategy and temperature as "
-                f"{self.strategy!r}, got {state['strategy']!r}, where {error} does not fit"
+                f"the same order and the same kind of strategy, {kind} over {list(settings)}, got "
+                f"{state['kind']} over {list(moves.settings)}"
+            )
+        try:
+            strategy.load_state_dict(state["strategy"])
+        except KeyError as missing:
+            raise StateError(
+                f"{self.owner}.load_state_dict: the state must come from a run with the same kind "
+                f"of temperature as {strategy!r}, got one without {missing}"
             ) from None
-        self._take(strategy)
+        self.strategy = strategy
         self.rng = random.Random(0)
         words = tuple(state["random"].tolist())
         self.rng.setstate((random.Random.VERSION, words, state["next_gauss"]))
@@ -340,11 +319,23 @@ def choose_strategy(
         TypeError: if it is not a strategy.
         ValueError: if two arguments contradict each other, or the name is unknown.
     """
-    one_length(owner, epochs=epochs, total_steps=total_steps)
-    known = STRATEGIES.get(strategy) if isinstance(strategy, str) else None
-    if temperature is not None and not (
-        strategy is None or (known is not None and takes_temperature(known))
-    ):
+    for name, length in (("epochs", epochs), ("total_steps", total_steps)):
+        if length is not None:
+            count(f"{owner}({name}=...)", length, least=1)
+    if epochs is not None and total_steps is not None:
+        raise ValueError(
+            f"{owner}(epochs=..., total_steps=...) must be given one length, got {epochs!r} epochs "
+            f"and {total_steps!r} steps"
+        )
+    if isinstance(strategy, Strategy) and temperature is None:
+        return strategy
+    kind = None if isinstance(strategy, Strategy) else STRATEGIES.get(strategy or _DEFAULT)
+    if kind is None and not isinstance(strategy, Strategy):
+        raise (ValueError if isinstance(strategy, str) else TypeError)(
+            f"{owner}(strategy=...) must be a Strategy or one of {', '.join(STRATEGIES)}, got "
+            f"{strategy!r}{did_you_mean(str(strategy), STRATEGIES)}"
+        )
+    if kind is None or (temperature is not None and not takes_temperature(kind)):
         raise ValueError(
             f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "
             f"brings its own temperature or has none, got {temperature!r} too"
@@ -355,15 +346,7 @@ def choose_strategy(
         schedule = Automatic(length=total_steps, per="step")
     else:
         schedule = Automatic(length=epochs)
-    if strategy is None:
-        return SimulatedAnnealing(schedule)
-    if isinstance(strategy, str):
-        return make_strategy(owner, strategy, {}, schedule)
-    if not isinstance(strategy, Strategy):
-        raise TypeError(
-            f"{owner}(strategy=...) must be a Strategy or the name of one, got {strategy!r}"
-        )
-    return strategy
+    return make_strategy(kind, {}, schedule)
 
 
 def preset_temperature(

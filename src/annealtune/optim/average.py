@@ -44,7 +44,6 @@ class WeightAverage(Part):
     Args:
         base: whose parameters are averaged.
         model: whose BatchNorm layers belong to them.
-        latest: keep the weights that were added last instead of a mean.
 
     Example:
         >>> model = nn.Linear(1, 1)
@@ -60,13 +59,10 @@ class WeightAverage(Part):
         Polyak and Juditsky (1992); a window that grows with the run: Shamir and Zhang (2013).
     """
 
-    def __init__(
-        self, owner: str, base: Optimizer, model: nn.Module, *, latest: bool = False
-    ) -> None:
+    def __init__(self, owner: str, base: Optimizer, model: nn.Module) -> None:
         self._owner = owner
         self._base = base
         self._model = model
-        self._latest = latest
         self._means: list[Tensor] = []
         self._frozen: list[int] = []  # BatchNorm layers whose statistics are not trained
         self.count = 0
@@ -87,7 +83,7 @@ class WeightAverage(Part):
         present = [_widened(t) for t in self._tensors()]
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
-        share = 1.0 if self._latest or share >= left else share / left
+        share = 1.0 if share >= left else share / left
         if known and are_plain(known):
             torch._foreach_lerp_(self._means, known, share)
         else:
@@ -150,12 +146,8 @@ class WeightAverage(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""
-        average = {
-            "count": self.count,
-            "means": [mean.clone() for mean in self._means],
-            "frozen": list(self._frozen),
-        }
-        return {"average": average}
+        means = [mean.clone() for mean in self._means]
+        return {"average": {"count": self.count, "means": means, "frozen": list(self._frozen)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken.
@@ -196,10 +188,8 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
     if not layers:
         return
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    momenta = [layer.momentum for layer in layers]
-    start = RandomState.capture()
-    flags = Flags(list(model.modules()))
-    is_empty = True
+    momenta, is_empty = [layer.momentum for layer in layers], True
+    start, flags = RandomState.capture(), Flags(list(model.modules()))
     try:
         with kept(flags):
             flags.evaluate()
@@ -220,8 +210,8 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
         start.restore()
     if is_empty:
         raise ValueError(
-            "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "
-            f"from, got none from {loader!r}; an iterator can be used up only once"
+            f"averaged(loader) must be given minibatches, got none from {loader!r}; an iterator "
+            "can be used up only once"
         )
 
 

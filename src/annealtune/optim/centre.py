@@ -68,15 +68,15 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
         finally:
             before.restore()
             start.restore()
+        factor = 1 / _FARTHEST  # where the weights broke
+        if math.isfinite(change):
+            factor = _RELATIVE_CHANGE / max(change, 1e-300)
+            if abs(math.log(factor)) < 0.1:
+                return rate
+        rate = min(rate * min(max(factor, 1 / _FARTHEST), _FARTHEST), possible)
         if rate > _LARGEST:
-            break
-        if math.isfinite(change) and abs(math.log(max(change, 1e-300) / _RELATIVE_CHANGE)) < 0.1:
-            return rate
-        wanted = _RELATIVE_CHANGE / change if math.isfinite(change) and change > 0 else math.nan
-        if math.isnan(wanted):
-            wanted = _FARTHEST if change == 0 else 1 / _FARTHEST
-        rate = min(rate * min(max(wanted, 1 / _FARTHEST), _FARTHEST), possible)
-    return rate if rate < _LARGEST else _FIRST_TRY  # nothing moves the weights
+            return _FIRST_TRY  # nothing moves the weights
+    return rate
 
 
 def highest_rate(base: Optimizer) -> float:

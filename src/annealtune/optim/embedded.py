@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
-from annealtune.annealing import Comparing, Schedule, Setting, SimulatedAnnealing, Strategy
+from annealtune.annealing import Schedule, Setting, SimulatedAnnealing, Strategy
 from annealtune.optim.annealing_state import AnnealedOptimizer, AnnealingState, choose_strategy
 from annealtune.optim.context import Context, Part, Watch
 from annealtune.optim.minibatch import (
@@ -114,7 +114,13 @@ class EmbeddedTuner(AnnealedOptimizer):
         owner = type(self).__name__
         check_base(owner, base)
         context = Context(owner, base, model, process_group)
-        self._judge = _judge(owner, accept_on)
+        judges = {"loss": None, "error": error}
+        self._judge: Judge | None = judges.get(accept_on, accept_on)  # type: ignore[arg-type]
+        if self._judge is not None and not callable(self._judge):
+            raise ValueError(
+                f"{owner}(accept_on=...) must be 'loss', 'error' or a function of (outputs, "
+                f"targets), got {accept_on!r}"
+            )
         self.neighborhood = fitted(owner, base, neighborhood)
         strategy = choose_strategy(owner, strategy, temperature, epochs, total_steps)
         self._annealing = AnnealingState(owner, strategy, seed, self.neighborhood, epochs)
@@ -151,12 +157,12 @@ class EmbeddedTuner(AnnealedOptimizer):
             test = AcceptTest(self, self._intake.take(closure), objective)
             self._intake.paused = True  # what is run from here on is this step's own
             loss = test.begin()  # L(w) and its gradient v                                   (l. 6)
-            if annealing.comparing is None:
+            if annealing.strategy.candidates == 1:
                 setting = annealing.strategy.pick(self.neighborhood, annealing.rng)  # eta   (l. 7)
                 tentative.make(setting)  # w_new = w - eta v                                 (l. 8)
                 new_value = test.measure()  # L(w_new)                                       (l. 9)
             else:
-                setting, new_value = self._best_of_several(annealing.comparing, test)
+                setting, new_value = self._best_of_several(test)
             info = annealing.decide(setting, *test.values(new_value))  #                (l. 10-12)
             if info.accepted:
                 tentative.keep()  # w = w_new                                               (l. 13)
@@ -174,8 +180,9 @@ class EmbeddedTuner(AnnealedOptimizer):
         finally:
             self._intake.paused = False
 
-    def _best_of_several(self, strategy: Comparing, test: AcceptTest) -> tuple[Setting, float]:
+    def _best_of_several(self, test: AcceptTest) -> tuple[Setting, float]:
         """Measure several settings, and step with the one that the strategy selects."""
+        strategy = self._annealing.strategy
         measured: dict[Setting, float] = {}
         for setting in strategy.shortlist(self.neighborhood, self._annealing.rng):
             self._tentative.make(setting)
@@ -206,10 +213,6 @@ class TentativeStep(Part):
     """A step of the base optimizer that is kept, or undone bit for bit.
 
     Groups of different rates keep their ratios: a rate of H is that of the largest.
-
-    Args:
-        context: the run.
-        options: those of H.
     """
 
     def __init__(self, context: Context, options: tuple[str, ...]) -> None:
@@ -233,10 +236,7 @@ class TentativeStep(Part):
         self._left = [(name, now if name != _MARK else None) for name, now in self._present()]
 
     def _present(self) -> list[tuple[str, Any]]:
-        """Return what the groups hold; of a tensor, not to wait for it, how often it was written.
-
-        Who else writes there is found out so.
-        """
+        """Return what the groups hold; of a tensor, not to wait for it, how often it changed."""
         found = []
         for group in self._context.base.param_groups:
             for name in self._watched:
@@ -324,11 +324,6 @@ class AcceptTest:
     finite; if it is not, everything is put back, also what the pick has drawn. That needs a
     strategy whose pick changes nothing but the generator. All others know their numbers at once.
 
-    Args:
-        tuner: whose step it is.
-        minibatch: of the step.
-        objective: what is compared instead of the loss, if anything.
-
     Attributes:
         value: what is compared, at the current point.
     """
@@ -346,9 +341,11 @@ class AcceptTest:
         self._minibatch = minibatch
         self._objective = objective
         self._what = "loss"  # that is compared
-        if objective is not None or self._judge is not None:
-            self._what = "accept_on" if objective is None else "objective"
-            self._check_compared()
+        if self._judge is not None:
+            self._what = "accept_on"
+        if objective is not None:
+            self._what = "objective"
+            self._check_objective()
         self._waits = (
             self._what == "loss"
             and self._ranks.count == 1
@@ -356,16 +353,14 @@ class AcceptTest:
             and not self._annealing.was_broken
         )
 
-    def _check_compared(self) -> None:
-        owner, is_closure = self._context.owner, isinstance(self._minibatch, ClosureMinibatch)
-        if self._judge is not None and (not is_closure or self._objective is not None):
+    def _check_objective(self) -> None:
+        if self._judge is not None:
             raise TypeError(
-                f"{owner}(accept_on=...) reads outputs and targets off a closure: step must be "
-                "given a closure that returns (loss, outputs, targets) and no objective=..., got "
-                f"{'no closure' if self._objective is None else 'an objective'}"
+                f"{self._context.owner}(accept_on=...) and step(objective=...) must not be given "
+                f"both, for either is what is compared, got {self._objective!r}"
             )
-        if self._objective is not None and not callable(self._objective):
-            raise not_callable(owner, "objective", self._objective)
+        if not callable(self._objective):
+            raise not_callable(self._context.owner, "objective", self._objective)
 
     def begin(self) -> Any:
         """Return the loss, with its gradient in place, and take what is compared with it."""
@@ -412,7 +407,7 @@ class AcceptTest:
         try:
             with self._probe.replay(minibatch.start, weights=is_other, closure=is_closure):
                 result = minibatch.evaluate() if objective is None else objective()
-                found = result if objective is not None else loss_in(result)
+                found = result if is_other else loss_in(result)
                 # A loss that is not finite comes first, however well an accuracy may hide that.
                 if self._judge is not None and math.isfinite(scalar(owner, "closure", found)):
                     found = self._judged(result)
@@ -450,25 +445,10 @@ class AcceptTest:
         if not (isinstance(result, tuple) and len(result) == 3):
             shown = f"a {type(result).__name__}" if isinstance(result, Tensor) else repr(result)
             raise TypeError(
-                f"{self._context.owner}(accept_on=...) needs a closure that returns (loss, "
-                f"outputs, targets), got {shown}"
+                f"{self._context.owner}(accept_on=...): step must be given a closure that returns "
+                f"(loss, outputs, targets), got {shown}"
             )
         return scalar(self._context.owner, "accept_on", self._judge(*result[1:]))
-
-
-def _judge(owner: str, accept_on: Any) -> Judge | None:
-    """Return the function of (outputs, targets) that moves are judged by; None for the loss."""
-    if accept_on == "loss":
-        return None
-    if accept_on == "error":
-        return error
-    if not callable(accept_on):
-        raise ValueError(
-            f"{owner}(accept_on=...) must be 'loss', 'error' or a function of (outputs, targets), "
-            f"got {accept_on!r}"
-        )
-    function: Judge = accept_on
-    return function
 
 
 def error(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -6,7 +6,6 @@ task or growing returns.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annealtune.annealing.race import can_be_summed
+from annealtune.annealing.race import mean_of
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.hooks import same
 from annealtune.optim.run_state import is_out_of_reach
 
 EVERY = 8  # steps from one look at the loss to the next
@@ -27,7 +25,6 @@ _CUT = 0.25  # what is left of the rate after a cut
 _MOST_CUTS = 2
 _MOST_RETURNS = 20  # in all: where the data of a minibatch is to blame, nothing is cut
 _TRUSTED = 8  # sound looks in a row, after which the data is blamed, once
-_NOT_RESET = ("params", "param_names", "lr", "lr_scale", "name")
 
 
 class LossGuard(Part):
@@ -54,15 +51,14 @@ class LossGuard(Part):
         self._context = context
         self._history = history
         self._is_on = is_on
-        self._given = [_options(group) for group in context.base.param_groups]  # at the start
-        self._moved: set[str] = set()  # options that steps of the base write: it may count there
         self._buffers: dict[str, Tensor] = {}  # at the last sound look
         self._unread: list[Tensor] = []  # losses since the last look
         self.steps = 0
         self._sound = 0  # looks in a row
         self._returns = 0
         self.cuts = 0
-        self.average = WeightAverage(context.owner, context.base, context.model, latest=not average)
+        self._averages = average
+        self.average = WeightAverage(context.owner, context.base, context.model)
 
     @property
     def share(self) -> float:
@@ -87,7 +83,7 @@ class LossGuard(Part):
 
         Args:
             losses: at the present weights; may be empty.
-            step: number of the step.
+            step: its number.
             rate: of the step.
             left: how much of the decay of the rate is left.
 
@@ -130,7 +126,7 @@ class LossGuard(Part):
         wide = any(loss.dtype == torch.float64 for loss in unread)
         kind = torch.float64 if wide else torch.float32
         losses = torch.stack([loss.reshape(()).to(device, kind) for loss in unread]).tolist()
-        mean = math.fsum(losses) / len(losses) if all(map(can_be_summed, losses)) else math.nan
+        mean = mean_of(losses)
         self._history.add(step, rate, mean)
         return math.isfinite(mean)
 
@@ -150,10 +146,6 @@ class LossGuard(Part):
         self._unread, self.steps = [], 0
         self.average.put_all(self._buffers)
         self._context.base.state.clear()
-        # What the base counts in its groups starts again. What somebody has set by hand stays.
-        for group, given in zip(self._context.base.param_groups, self._given, strict=False):
-            for key in self._moved & group.keys():
-                group.pop(key) if key not in given else group.update({key: given[key]})
         self._history.say(
             step,
             "the loss broke, or a weight did (NaN or infinity): back to the averaged weights, with "
@@ -163,26 +155,16 @@ class LossGuard(Part):
 
     def _keep(self, left: float) -> bool:
         """Take in the present weights and buffers as sound ones."""
-        was_healed = self.average.add(left)
+        was_healed = self.average.add(left if self._averages else 0.0)
         named = self._context.model.named_buffers()
         self._buffers = {name: b.clone() for name, b in named if not is_out_of_reach(b)}
         return was_healed
-
-    def step(self) -> None:
-        """Make a step of the base and find out which options it writes."""
-        base = self._context.base
-        before = [_options(group) for group in base.param_groups]
-        base.step()
-        for options, group in zip(before, base.param_groups, strict=True):
-            now = _options(group)
-            self._moved |= {key for key in now if not same(now[key], options.get(key))}
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the average; whoever loads it reads the losses."""
         guard = {
             "unread": [loss.clone() for loss in self._unread],
             "counts": [self.steps, self._sound, self._returns, self.cuts],
-            "moved": sorted(self._moved),
             "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
         }
         return {"guard": guard}
@@ -192,10 +174,4 @@ class LossGuard(Part):
         state = state["guard"]
         self._unread = list(state["unread"])
         self.steps, self._sound, self._returns, self.cuts = state["counts"]
-        self._moved = set(state["moved"])
         self._buffers = dict(state["buffers"])
-
-
-def _options(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a group holds besides weights and rate."""
-    return {key: copy.deepcopy(value) for key, value in group.items() if key not in _NOT_RESET}

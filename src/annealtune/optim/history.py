@@ -77,20 +77,15 @@ class History(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        history = {
-            "points": [tuple(point) for point in self.points],
-            "events": [tuple(event) for event in self.events],
-            "stride": self._stride,
-            "seen": self._seen,
-            "said": sorted(self._said),
-        }
-        return {"history": history}
+        points, events = list(map(tuple, self.points)), list(map(tuple, self.events))
+        counts = [self._stride, self._seen]
+        said = sorted(self._said)
+        return {"history": {"points": points, "events": events, "counts": counts, "said": said}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
         state = state["history"]
         self.points = [Point(*point) for point in state["points"]]
         self.events = [Event(*event) for event in state["events"]]
-        self._stride = state["stride"]
-        self._seen = state["seen"]
+        self._stride, self._seen = state["counts"]
         self._said = set(state["said"])

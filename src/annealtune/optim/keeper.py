@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -79,17 +79,10 @@ class _Scored(NamedTuple):
     copies: dict[str, Tensor]
 
     @property
-    def value(self) -> float:
-        """The mean, NaN or infinite where it is not finite."""
-        try:
-            return statistics.fmean(self.numbers)
-        except (OverflowError, ValueError):  # of huge numbers, of both infinities
-            return math.nan
-
-    @property
     def rank(self) -> tuple[float, float]:
         """What is compared; what is not finite comes last."""
-        value, then = (x if math.isfinite(x) else math.inf for x in (self.value, self.then))
+        found = _mean(self.numbers), self.then
+        value, then = (x if math.isfinite(x) else math.inf for x in found)
         return value, then
 
 
@@ -140,31 +133,23 @@ class Keeper(Part):
         self._ranks = ranks
         self.looks: tuple[Look, ...] = ()
         self._maximize: bool | None = None  # once it is known
-        # The numbers of the look with the best mean, and what decides between equal ones.
-        self._best: tuple[list[float], float] = [], math.inf
+        self._best: list[float] = []  # the numbers of the look with the best mean
+        self._best_rank = math.inf, math.inf
         self._kept: dict[str, Tensor] = {}
         self._has_warned = False
 
     @property
     def has_weights(self) -> bool:
         """Whether weights are kept."""
-        return bool(self._best[0])
+        return bool(self._best)
 
     def look(
         self, score: Score, *, step: int, maximize: bool, average: WeightAverage | None = None
     ) -> float:
         """Score the average, if there is one, and the weights in the model; keep what is best.
 
-        Nothing but this is changed, also where the score fails.
-
-        Args:
-            score: as in `OptimizerWrapper.validate`.
-            step: how many steps were made.
-            maximize: whether larger scores are better.
-            average: of the weights.
-
-        Returns:
-            The value of the better of the two.
+        Nothing but this is changed, also where the score fails. Arguments and value are those of
+        `OptimizerWrapper.validate`; ``step`` is how many were made.
         """
         if not callable(score):
             raise TypeError(
@@ -181,17 +166,7 @@ class Keeper(Part):
             scored.append(self._scored(score, "last", maximize=maximize))
         finally:
             self.pending = ""
-        counts = {len(found.numbers) for found in scored} | {len(self._best[0])} - {0}
-        if len(counts) > 1:
-            raise ValueError(
-                f"{self._owner}.validate(score) must return as many numbers at every look, for "
-                f"they are compared one by one, got {sorted(counts)} of them"
-            )
-        better = min(scored, key=lambda found: found.rank)  # of equal ones the average
-        self._add(better, step, maximize=maximize)
-        for found in scored:
-            self._warn_unless_finite(found)
-        return self.looks[-1].value
+        return self._add(scored, step, maximize=maximize).value
 
     def take(
         self,
@@ -204,12 +179,7 @@ class Keeper(Part):
     ) -> bool:
         """Take in a look that somebody else has made at the weights in the model, as they are.
 
-        Args:
-            value: what they score.
-            step: how many steps were made.
-            weights: which ones they are.
-            maximize: whether larger values are better.
-            then: decides between equal values; smaller is better.
+        Between equal values ``then`` decides; smaller is better.
 
         Returns:
             Whether they are kept.
@@ -217,15 +187,11 @@ class Keeper(Part):
         self._check_direction(maximize)
         numbers = self._means([_turned(float(value), maximize=maximize)])
         found = _Scored(numbers, then, weights, self._copies())
-        self._add(found, step, maximize=maximize)
-        self._warn_unless_finite(found)
-        return self.looks[-1].kept
+        return self._add([found], step, maximize=maximize).kept
 
-    @contextlib.contextmanager
-    def shown(self, average: WeightAverage | None = None) -> Iterator[None]:
+    def shown(self, average: WeightAverage | None = None) -> AbstractContextManager[None]:
         """Give the model what is kept, or else the average, if any; then it is what it was."""
-        with self.put_aside(average).shown():
-            yield
+        return self.put_aside(average).shown()
 
     def put_aside(self, average: WeightAverage | None = None) -> PutAside:
         """Put the present weights aside, for these to be shown."""
@@ -259,43 +225,44 @@ class Keeper(Part):
         turned = [_turned(number, maximize=maximize) for number in numbers]
         return _Scored(self._means(turned), 0.0, weights, copies)
 
-    def _add(self, found: _Scored, step: int, *, maximize: bool) -> None:
-        """Note a look, and keep its weights if they are not worse."""
-        is_kept = self._is_kept(found)
+    def _add(self, scored: list[_Scored], step: int, *, maximize: bool) -> Look:
+        """Note a look at some weights, and keep the best of them if they are not worse."""
+        counts = {len(found.numbers) for found in scored} | {len(self._best)} - {0}
+        if len(counts) > 1:
+            raise ValueError(
+                f"{self._owner}.validate(score) must return as many numbers at every look, for "
+                f"they are compared one by one, got {sorted(counts)} of them"
+            )
+        better = min(scored, key=lambda found: found.rank)  # of equal ones the average
+        is_kept = self._is_kept(better)
         if is_kept:
-            if not self.has_weights or found.rank < self._best_rank:
-                self._best = found.numbers, found.rank[1]
-            self._kept = found.copies
+            self._kept = better.copies
+            if better.rank < self._best_rank:
+                self._best, self._best_rank = better.numbers, better.rank
         self._maximize = maximize
-        value = _turned(found.value, maximize=maximize)
-        self.looks = (*self.looks, Look(step, value, is_kept, found.weights))
-
-    @property
-    def _best_rank(self) -> tuple[float, float]:
-        numbers, then = self._best
-        return statistics.fmean(numbers), then
-
-    def _is_kept(self, found: _Scored) -> bool:
-        if not math.isfinite(found.value):
-            return False
-        if not self.has_weights:
-            return True
-        if len(found.numbers) == 1:
-            return found.rank < self._best_rank
-        pairs = zip(found.numbers, self._best[0], strict=True)
-        differences = torch.tensor([number - best for number, best in pairs], dtype=torch.float64)
-        error = differences.std() / math.sqrt(len(differences))
-        return bool(differences.mean() <= _CLEARLY * error)
-
-    def _warn_unless_finite(self, found: _Scored) -> None:
+        value = _turned(_mean(better.numbers), maximize=maximize)
+        self.looks = (*self.looks, Look(step, value, is_kept, better.weights))
+        broken = [found.weights for found in scored if not math.isfinite(_mean(found.numbers))]
         is_heard = self._ranks is None or self._ranks.is_first
-        if not math.isfinite(found.value) and is_heard and not self._has_warned:
+        if broken and is_heard and not self._has_warned:
             self._has_warned = True
             warnings.warn(
-                f"{self._owner}.validate: the score of the {found.weights} weights is not finite: "
+                f"{self._owner}.validate: the score of the {broken[0]} weights is not finite: "
                 "they are not kept, nor are others with such a score",
                 stacklevel=4,
             )
+        return self.looks[-1]
+
+    def _is_kept(self, found: _Scored) -> bool:
+        """Tell whether weights replace those that are kept."""
+        if not math.isfinite(found.rank[0]):
+            return False
+        if len(found.numbers) == 1 or not self._best:
+            return found.rank < self._best_rank
+        pairs = zip(found.numbers, self._best, strict=True)
+        differences = torch.tensor([number - best for number, best in pairs], dtype=torch.float64)
+        error = differences.std() / math.sqrt(len(differences))
+        return bool(differences.mean() <= _CLEARLY * error)
 
     def _check_direction(self, maximize: bool) -> None:
         if not isinstance(maximize, bool):
@@ -322,8 +289,8 @@ class Keeper(Part):
         keeper = {
             "looks": [tuple(look) for look in self.looks],
             "maximize": self._maximize,
-            "best": torch.tensor(self._best[0], dtype=torch.float64),
-            "then": self._best[1],
+            "best": torch.tensor(self._best, dtype=torch.float64),
+            "rank": self._best_rank,
             "weights": {name: value.clone() for name, value in self._kept.items()},
         }
         return {"keeper": keeper}
@@ -340,11 +307,19 @@ class Keeper(Part):
         live = named_tensors(self._base, self._model)
         self.looks = tuple(Look(*look) for look in saved["looks"])
         self._maximize = saved["maximize"]
-        self._best = saved["best"].double().tolist(), float(saved["then"])
+        self._best, self._best_rank = saved["best"].double().tolist(), tuple(saved["rank"])
         self._kept = {
             name: value.to(live.get(name, value), copy=True)
             for name, value in saved["weights"].items()
         }
+
+
+def _mean(numbers: list[float]) -> float:
+    """Return the mean, NaN or infinite where it is not finite."""
+    try:
+        return statistics.fmean(numbers)
+    except (OverflowError, ValueError):  # of huge numbers, of both infinities
+        return math.nan
 
 
 def _turned(value: float, *, maximize: bool) -> float:

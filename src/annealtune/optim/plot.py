@@ -15,28 +15,9 @@ if TYPE_CHECKING:
 
 
 def plot_run(
-    path: str | os.PathLike[str],
-    history: History,
-    races: Sequence[RaceInfo],
-    *,
-    sign: float = 1.0,
+    path: str | os.PathLike[str], history: History, races: Sequence[RaceInfo], sign: float
 ) -> Path:
-    """Draw loss and rate over the steps, and the last race with its arms; write it into a file.
-
-    Args:
-        path: its ending decides the format: ``.png``, ``.svg``, ``.pdf`` and what else matplotlib
-            knows.
-        history: of the run.
-        races: of the run.
-        sign: -1 where the loss is maximized.
-
-    Returns:
-        The path.
-
-    Raises:
-        ImportError: if matplotlib is not installed.
-        ValueError: if matplotlib does not know the ending.
-    """
+    """Draw what `SelfTuner.plot` promises; ``sign`` is -1 where the loss is maximized."""
     try:
         import matplotlib.style
         from matplotlib.figure import Figure

@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -28,7 +26,7 @@ from annealtune.annealing.race import (
     RaceInfo,
     Standings,
     allowance,
-    can_be_summed,
+    mean_of,
 )
 from annealtune.errors import NonFiniteLossError
 from annealtune.optim.centre import ADAMS, CENTRE_OF_ADAMS, relative_centre
@@ -36,7 +34,7 @@ from annealtune.optim.context import Context, Part, StateError, Watch
 from annealtune.optim.history import History
 from annealtune.optim.hooks import same
 from annealtune.optim.minibatch import Minibatch, Objective
-from annealtune.optim.options import GroupRates, direction, fitted, refuses
+from annealtune.optim.options import Choices, GroupRates, direction, fitted, refuses
 from annealtune.optim.parameters import (
     finite_marks,
     gathered,
@@ -67,56 +65,48 @@ _BEYOND, _MOST_RACES = 2, 5
 _FAR_BELOW = 4
 # After this many minibatches in a row on which no arm has a finite loss, all arms count as broken.
 MOST_SPOILT = 3
-# How far the arms of the races may lie from their centre, and how far from 1 that may be.
-_ROOM, _FARTHEST_CENTRE = 16.0, 1e30
+# How far above their centre the arms of races may lie.
+_ROOM = 16.0
 
 
-@dataclasses.dataclass(frozen=True)
 class Plan:
-    """The arguments of `SelfTuner` that its races depend on.
+    """The arguments of `SelfTuner` that its races depend on, checked before anything has changed.
 
     Attributes:
+        neighborhood: H without what the base refuses; None where rates around a centre race.
         on_host: whether idle arms lie in host memory.
         warm_up: steps over which the rate rises after the race.
         sign: -1 where the loss is maximized.
+
+    Raises:
+        TypeError, ValueError: if an argument breaks its rule.
     """
 
-    total_steps: int | None
-    around: float | None
-    neighborhood: Neighborhood | None
-    objective: Objective | None
-    on_host: bool
-    warm_up: int
-    sign: float
-
-    @classmethod
-    def checked(
-        cls,
+    def __init__(
+        self,
         base: Optimizer,
-        total_steps: Any,
-        around: Any,
-        neighborhood: Any,
-        objective: Any,
-        offload: Any,
-        warmup: Any,
-    ) -> Plan:
-        """Return the plan, before anything has changed.
-
-        Raises:
-            TypeError, ValueError: if an argument breaks its rule.
-        """
+        total_steps: int | None,
+        around: float | None,
+        neighborhood: Choices | None,
+        objective: Objective | None,
+        offload: bool,
+        warmup: int | None,
+    ) -> None:
         if total_steps is not None:
             total_steps = count("SelfTuner(total_steps=...)", total_steps, least=1)
-        if neighborhood is not None:
-            neighborhood = _raceable(base, neighborhood, total_steps)
+        fitting = None if neighborhood is None else _raceable(base, neighborhood, total_steps)
         if around is not None:
-            if neighborhood is not None and "lr" in neighborhood.options:
+            around = positive("SelfTuner(around=...)", around)
+            if fitting is not None and "lr" in fitting.options:
                 raise ValueError(
                     "SelfTuner(around=..., neighborhood=...) must be given one of the two where H "
                     f"sets lr, got around={around!r} too"
                 )
-            around = positive("SelfTuner(around=...)", around)
-            _check_room(base, around)
+            if any(refuses(base, group, {"lr": around * _ROOM}) for group in base.param_groups):
+                raise ValueError(
+                    "SelfTuner(around=...) must leave room for rates that are 16 times as large, "
+                    f"which the base or the precision of its weights refuses, got {around!r}"
+                )
         if objective is not None and not callable(objective):
             raise TypeError(
                 "SelfTuner(objective=...) must be a function without arguments that returns a "
@@ -126,24 +116,16 @@ class Plan:
             raise ValueError(f"SelfTuner(offload=...) must be True or False, got {offload!r}")
         if warmup is None:
             warmup = default_warm_up(total_steps)
-        warmup = count("SelfTuner(warmup=...)", warmup, least=0)
-        sign = direction("SelfTuner", base)
-        return cls(total_steps, around, neighborhood, objective, offload, warmup, sign)
+        self.total_steps = total_steps
+        self.around = around
+        self.neighborhood = fitting
+        self.objective = objective
+        self.on_host = offload
+        self.warm_up = count("SelfTuner(warmup=...)", warmup, least=0)
+        self.sign = direction("SelfTuner", base)
 
 
-def _check_room(base: Optimizer, around: float) -> None:
-    """Refuse a centre whose arms would have rates that nobody can compute with."""
-    largest = {"lr": around * _ROOM}
-    refused = any(refuses(base, group, largest) for group in base.param_groups)
-    if refused or not 1 / _FARTHEST_CENTRE <= around <= _FARTHEST_CENTRE:
-        kinds = {str(p.dtype).removeprefix("torch.") for p in parameters_of(base)}
-        raise ValueError(
-            f"SelfTuner(around=...) must leave room for rates that are {_ROOM:g} times as large or "
-            f"as small, got {around!r} for weights in {', '.join(sorted(kinds))}"
-        )
-
-
-def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Neighborhood:
+def _raceable(base: Optimizer, neighborhood: Choices, total_steps: int | None) -> Neighborhood:
     """Return the H that was given, if there is a race that fits it."""
     fitting = fitted("SelfTuner", base, neighborhood)
     if len(fitting) < 2:
@@ -163,42 +145,35 @@ def _raceable(base: Optimizer, neighborhood: Any, total_steps: int | None) -> Ne
 class Races(Part):
     """Finds the setting of a run by one race, or by a few where even the lowest rate does harm.
 
-    Args:
-        context: the run.
-        rates: writes a setting into the groups.
-        history: is told of every race.
-        plan: what the races are to be.
-
     Attributes:
         infos: the races that are over.
         centre: the rate in the middle of the first race; NaN until there is a gradient.
     """
 
     def __init__(self, context: Context, rates: GroupRates, history: History, plan: Plan) -> None:
-        self._context = context
-        self._rates = rates
-        self._history = history
-        self._plan = plan
+        self.context = context
+        self.rates = rates
+        self.history = history
+        self.plan = plan
         # The incumbent of an H that is given.
         self._own_arm = _present(context.base, tuple(plan.neighborhood or ()))
         self.centre = math.nan
         self.infos: list[RaceInfo] = []
 
     def first(self, step: int, before: Surroundings | None) -> Race | None:
-        """Start the first race, from the buffers before this forward; None if the run is too short.
-
-        Then the centre is to be held.
-        """
-        ranks = self._context.ranks
-        with kept(Surroundings.of(self._context)):  # hooks are called in trial steps too
+        """Start the first race, from the buffers before this forward; None if there is no room."""
+        ranks = self.context.ranks
+        with kept(Surroundings.of(self.context)):  # hooks are called in trial steps too
             centre = self._find_centre()
         self.centre = ranks.first(centre, "centre", step)
         settings = self._first_arms()
         if not settings:
             return None
         ranks.refuse_differences("settings", *settings)
-        with _rewound(before, self._context):
-            return self.started(settings, step)
+        with kept(Surroundings.of(self.context)):
+            if before is not None:
+                before.put_back()
+            return Race(self, settings, step)
 
     def extra_steps(self, race: Race | None) -> int:
         """Return the steps that the arms of all races made besides one a minibatch."""
@@ -220,14 +195,14 @@ class Races(Part):
             return self._after_all_broke(race, step)
         outcome = self._cautious(race, race.verdict(self._incumbent(race)))
         winner = race.settings[outcome.winner]
-        self._context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
+        self.context.ranks.refuse_differences("decisions", step, winner, outcome.reason)
         further = self._further(race, outcome.winner)
         # The winner's arm is exactly where the base would be with its setting, unless the run is to
         # warm up first.
-        restarts = bool(further) or self._plan.warm_up > 0
+        restarts = bool(further) or self.plan.warm_up > 0
         if not restarts:
             race.arms.switch_to(outcome.winner)
-            restarts = not self._context.weights_are_finite()  # its last step may have broken it
+            restarts = not self.context.weights_are_finite()  # its last step may have broken it
         if restarts:
             race.arms.start_again()
         self._note(race, step, outcome, rate_of(winner), restarted=restarts)
@@ -242,57 +217,53 @@ class Races(Part):
         if race.standings.minibatches == 0:
             raise broken_from_the_start(race.standings.spoilt)
         chosen = race.settings[self._incumbent(race)]
-        if self._plan.neighborhood is None:
+        if self.plan.neighborhood is None:
             chosen = Setting({"lr": min(map(rate_of, race.settings)) / SPACING**_FAR_BELOW})
         race.arms.start_again()
         self._note(race, step, None, rate_of(chosen), restarted=True)
         self.centre = rate_of(chosen)
-        if self._plan.neighborhood is None and self._may_race_on(race, 3):
+        if self.plan.neighborhood is None and self._may_race_on(race, 3):
             return self._started_beyond(spaced(self.centre, -1, 1), step + 1)
-        self._history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
+        self.history.say(step, f"every arm of the race broke: the run starts again with {chosen}")
         return chosen
 
     def _find_centre(self) -> float:
-        if self._plan.around is not None:
-            return self._plan.around
-        if self._plan.neighborhood is not None and "lr" in self._plan.neighborhood.options:
+        if self.plan.around is not None:
+            return self.plan.around
+        if self.plan.neighborhood is not None and "lr" in self.plan.neighborhood.options:
             return math.nan  # every arm has its own
-        base = self._context.base
-        return CENTRE_OF_ADAMS if isinstance(base, ADAMS) else relative_centre(base, self._rates)
+        base = self.context.base
+        return CENTRE_OF_ADAMS if isinstance(base, ADAMS) else relative_centre(base, self.rates)
 
     def _first_arms(self) -> tuple[Setting, ...]:
         """Return the settings of the first race: the H that was given, or rates around a centre."""
-        if self._plan.neighborhood is not None:
-            return tuple(Setting({"lr": self.centre, **s}) for s in self._plan.neighborhood)
-        lowest, highest = _ARMS_OF_ADAMS if isinstance(self._context.base, ADAMS) else _ARMS
+        if self.plan.neighborhood is not None:
+            return tuple(Setting({"lr": self.centre, **s}) for s in self.plan.neighborhood)
+        lowest, highest = _ARMS_OF_ADAMS if isinstance(self.context.base, ADAMS) else _ARMS
         for above in (highest, highest - 1):
             arms = spaced(self.centre, lowest, above)
-            if self._allowance().fits(len(arms)):
+            if self.allowance().fits(len(arms)):
                 return arms
         return ()
 
-    def _allowance(self) -> Allowance:
-        return allowance(self._plan.total_steps, self.extra_steps(None) if self.infos else None)
+    def allowance(self) -> Allowance:
+        """Return what the next race may cost."""
+        return allowance(self.plan.total_steps, self.extra_steps(None) if self.infos else None)
 
     def _may_race_on(self, race: Race, arms: int) -> bool:
         """Tell whether the run has room for one race more."""
-        room = allowance(self._plan.total_steps, spent=self.extra_steps(race))
+        room = allowance(self.plan.total_steps, spent=self.extra_steps(race))
         return len(self._before(race)) + 1 < _MOST_RACES and room.fits(arms)
 
     def _started_beyond(self, settings: Sequence[Setting], step: int) -> Race:
         """Start a further race; until its first step the groups hold its first rate."""
-        race = self.started(settings, step)
-        self._rates.apply(settings[0])
+        race = Race(self, settings, step)
+        self.rates.apply(settings[0])
         return race
-
-    def started(self, settings: Sequence[Setting], step: int) -> Race:
-        """Return a race of these settings, each arm where the model is now."""
-        about = self._plan, self._allowance(), self._history
-        return Race(self._context, settings, self._rates, *about, step)
 
     def _incumbent(self, race: Race) -> int:
         """Return the arm with what the run would have without this race."""
-        if self._plan.neighborhood is not None:
+        if self.plan.neighborhood is not None:
             return self._own_arm
         before = self._before(race)
         rate = before[-1].rate if before else self.centre
@@ -308,8 +279,8 @@ class Races(Part):
         """
         incumbent, standings = self._incumbent(race), race.standings
         rates = [rate_of(race.settings[arm]) for arm in (outcome.winner, incumbent)]
-        is_free = self._plan.neighborhood is not None or self._plan.objective is not None
-        if is_free or not isinstance(self._context.base, ADAMS) or rates[0] >= rates[1]:
+        is_free = self.plan.neighborhood is not None or self.plan.objective is not None
+        if is_free or not isinstance(self.context.base, ADAMS) or rates[0] >= rates[1]:
             return outcome
         if incumbent not in standings.live or standings.trend(incumbent) > 0:
             return outcome
@@ -319,7 +290,7 @@ class Races(Part):
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
         """Return the arms of a further race, where even the lowest rate of this one does harm."""
-        if self._plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+        if self.plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
             return ()
         winner = rate_of(race.settings[arm])
         is_lowest = winner == min(map(rate_of, race.settings))
@@ -333,14 +304,29 @@ class Races(Part):
     def _note(
         self, race: Race, step: int, outcome: Outcome | None, rate: float, *, restarted: bool
     ) -> None:
-        before = self._before(race)
-        info = race.info(step, outcome, rate, restarted=restarted, number=len(before) + 1)
+        before, standings = self._before(race), race.standings
+        winner = None if outcome is None else outcome.winner
+        info = RaceInfo(
+            number=len(before) + 1,
+            step=race.began,
+            minibatches=step + 1 - race.began,
+            settings=race.settings,
+            scores=race.scores(),
+            dropped=dict(standings.dropped),
+            winner=winner,
+            reason="all broke" if outcome is None else outcome.reason,
+            rate=rate,
+            extra_steps=race.extra_steps,
+            restarted=restarted,
+            second=None if winner is None else race.second(winner),
+            losses=tuple(tuple(self.plan.sign * x for x in own) for own in standings.losses),
+        )
         self.infos = [*before, info]
-        self._history.note(step, str(info), is_race=True)
+        self.history.note(step, str(info), is_race=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        given = self._plan.neighborhood
+        given = self.plan.neighborhood
         races = {
             "settings": None if given is None else list(map(dict, given)),
             "centre": self.centre,
@@ -357,7 +343,7 @@ class Races(Part):
         state = state["races"]
         given = state["settings"]
         settings = None if given is None else [restored(options) for options in given]
-        own = None if self._plan.neighborhood is None else list(self._plan.neighborhood)
+        own = None if self.plan.neighborhood is None else list(self.plan.neighborhood)
         if settings != own:
             raise StateError(
                 "SelfTuner.load_state_dict: the state must come from a run with the same "
@@ -374,15 +360,6 @@ def broken_from_the_start(minibatches: int) -> NonFiniteLossError:
         f"{minibatches} minibatches in a row where they are not; look at the data, the initial "
         "weights and the loss"
     )
-
-
-@contextmanager
-def _rewound(before: Surroundings | None, context: Context) -> Iterator[None]:
-    """Give the model the buffers it had before, meanwhile."""
-    with kept(Surroundings.of(context)):
-        if before is not None:
-            before.put_back()
-        yield
 
 
 def rate_of(setting: Setting) -> float:
@@ -403,40 +380,27 @@ def _present(base: Optimizer, settings: Sequence[Setting]) -> int:
 
 
 class Race:
-    """One race of arms that differ in their setting.
+    """One race of arms that differ in their setting, each starting where the model is now.
 
     Args:
-        context: the run.
+        races: those of the run that it belongs to.
         settings: one for each arm.
-        rates: writes a setting into the groups of the base.
-        plan: what the arms are judged by, and where they lie.
-        allowance: what the race may cost.
-        history: is told what goes wrong.
         began: number of the step at which it begins.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        settings: Sequence[Setting],
-        rates: GroupRates,
-        plan: Plan,
-        allowance: Allowance,
-        history: History,
-        began: int,
-    ) -> None:
-        self._context = context
+    def __init__(self, races: Races, settings: Sequence[Setting], began: int) -> None:
+        self._context = races.context
+        self._rates = races.rates
+        self._sign = races.plan.sign
+        self._objective = races.plan.objective
+        self._allowance = races.allowance()
+        self._say = functools.partial(races.history.say, began)
         self.settings = tuple(settings)
-        self._rates = rates
-        self._sign = plan.sign
-        self._objective = plan.objective
-        self._allowance = allowance
-        self._say = functools.partial(history.say, began)
         self.began = began
         self.extra_steps = 0
         self.standings = Standings(len(self.settings))
-        self.arms = Arms(context, len(self.settings), on_host=plan.on_host)
-        self._values: dict[int, list[float]] = {}  # of the objective, once it was asked
+        self.arms = Arms(races.context, len(self.settings), on_host=races.plan.on_host)
+        self._values: dict[int, float] = {}  # of the objective, once it was asked
         self._is_level = True  # whether all arms are still where they started
         self._first: list[float] = []  # the first loss, and the norms of its gradients
         # A minibatch that an error has stopped, with the losses of the arms that have made a step.
@@ -473,10 +437,10 @@ class Race:
         """Let all arms step that have not, the one in the model first; judge all of them.
 
         Args:
-            minibatch: to step on.
+            minibatch: as in `step`.
             losses: of the arms that have made their step.
             first: the arm whose gradient is in place.
-            before: what surrounded that arm before its forward.
+            before: as in `step`.
         """
         end = after = RandomState.capture()
         self.arms.unseal()  # and so it stays where the step is interrupted
@@ -572,61 +536,29 @@ class Race:
             self._values = {arm: self._judged(arm) for arm in self.standings.live}
         finally:
             self.arms.seal()
-        counts = {len(values) for values in self._values.values()}
-        if len(counts) > 1:
-            raise ValueError(
-                "SelfTuner(objective=...) must return as many numbers for one arm as for "
-                f"another, for they are compared one by one, got {sorted(counts)} of them"
+        found = {arm: value for arm, value in self._values.items() if math.isfinite(value)}
+        if len(found) != 1 and len(set(found.values())) <= 1:
+            self._say(
+                f"the objective is {min(found.values(), default=math.nan):.4g} for every arm and "
+                "decides nothing: does it depend on the weights that this optimizer trains?"
             )
-        broken = {a: v for a, v in self._values.items() if not all(map(can_be_summed, v))}
-        if len(broken) == len(self._values):
-            self._say("the objective is not finite for any arm: the incumbent wins")
+        if not found:
             winner = incumbent if incumbent in self.standings.live else self.standings.leader
             return Outcome(winner, "no objective was finite")
-        for arm, values in broken.items():
-            self.standings.drop(arm, f"objective {values}")
+        for arm in self._values.keys() - found:
+            self.standings.drop(arm, f"objective {self._values[arm]}")
         self._forget_dropped()
-        found = [self._values[arm] for arm in self.standings.live]
-        if len(found) > 1 and all(value == found[0] for value in found):
-            self._say(
-                f"the objective is {found[0][0]:.4g} for every arm, so it decides nothing and the "
-                "incumbent wins: does it depend on the weights that this optimizer trains?"
-            )
-        return self.standings.verdict(incumbent, self._values)
+        return self.standings.verdict(incumbent, found)
 
     def scores(self) -> tuple[float, ...]:
-        """Return what every arm is judged by, NaN where there is nothing.
-
-        That is the mean loss over its last minibatches, or the mean of the objective's values.
-        """
-        scores = [self._sign * self.standings.score(arm) for arm in range(len(self.settings))]
+        """Return what every arm is judged by, its losses or the objective; NaN if by nothing."""
+        arms = range(len(self.settings))
         if self._objective is not None:
-            judged = (self._values.get(arm, [math.nan]) for arm in range(len(self.settings)))
-            scores = list(map(statistics.fmean, judged))
+            return tuple(self._values.get(arm, math.nan) for arm in arms)
+        scores = (self._sign * self.standings.score(arm) for arm in arms)
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
-    def info(
-        self, step: int, outcome: Outcome | None, rate: float, *, restarted: bool, number: int
-    ) -> RaceInfo:
-        """Return what there is to tell of a race that ended with a step; None is: all broke."""
-        winner = None if outcome is None else outcome.winner
-        return RaceInfo(
-            number=number,
-            step=self.began,
-            minibatches=step + 1 - self.began,
-            settings=self.settings,
-            scores=self.scores(),
-            dropped=dict(self.standings.dropped),
-            winner=winner,
-            reason="all broke" if outcome is None else outcome.reason,
-            rate=rate,
-            extra_steps=self.extra_steps,
-            restarted=restarted,
-            second=None if winner is None else self._second(winner),
-            losses=tuple(tuple(self._sign * x for x in own) for own in self.standings.losses),
-        )
-
-    def _second(self, winner: int) -> int | None:
+    def second(self, winner: int) -> int | None:
         """Return the best arm besides the winner: the dropped ones come after those that stayed."""
         live = self.standings.live
         sign = 1.0 if self._objective is not None else self._sign
@@ -644,18 +576,17 @@ class Race:
         same holds for several processes and under a GradScaler.
         """
         gradients = self._context.gradients
-        norms = [float(gathered(gradient.norm())) for gradient in gradients]
+        found = [loss, *(float(gathered(gradient.norm())) for gradient in gradients)]
         if is_first:
-            self._first = [loss, *norms]
+            self._first = found
+        if is_first or not self._first or not math.isfinite(self._first[0]):
             return
         places = {gradient.device.type for gradient in gradients}
         is_exact = places == {"cpu"} and minibatch.scale is None and self._context.ranks.count == 1
         tolerance = 0.0 if is_exact else 1e-2
-        if not self._first or not math.isfinite(self._first[0]):
-            return
         if not _are_close(self._first[:1], [loss], tolerance):
             self._warn_of(_OTHER_LOSS.format(self._first[0], loss))
-        elif not _are_close(self._first[1:], norms, tolerance) and not minibatch.was_touched:
+        elif not minibatch.was_touched and not _are_close(self._first, found, tolerance):
             self._warn_of(_OTHER_GRADIENT)
         if names := self.arms.overwritten():
             self._warn_of(_OVERWRITTEN.format(", ".join(names)))
@@ -693,14 +624,14 @@ class Race:
             self.arms.drop(arm, self.standings.live[0])
 
     @torch.no_grad()
-    def _judged(self, arm: int) -> list[float]:
-        """Return the values of the objective for one arm; smaller is better."""
+    def _judged(self, arm: int) -> float:
+        """Return the value of the objective for one arm; smaller is better."""
         self.arms.switch_to(arm)
         assert self._objective is not None
         context = self._context
         with unchanged([*context.parameters, *(context.written or ())], context.modules):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
-        return self._context.ranks.means(numbers, "objective", arm)
+        return context.ranks.mean(mean_of(numbers), "objective", arm)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_owed": None}  # minibatches stay with the original
@@ -735,16 +666,15 @@ def _are_close(ones: Sequence[float], others: Sequence[float], tolerance: float)
 
 # Why arms are not alike.
 _OTHER_LOSS = (
-    "the loss of the first minibatch is {:.9g} for one arm and {:.9g} for another at the same "
-    "weights, so the arms are not alike: something goes into it that is neither a weight nor a "
-    "buffer nor a number of the default generators of torch, NumPy and Python. Have the loop give "
-    "it to the recorded function as an argument (a step counter, numbers of a generator of your "
-    "own), change inputs in a copy, and let other optimizers step after opt.step()"
+    "the first minibatch has a loss of {:.9g} for one arm and {:.9g} for another at the same "
+    "weights: something goes into it that is neither a weight nor a buffer nor drawn from the "
+    "default generators of torch, NumPy and Python. Give it to the recorded function as an "
+    "argument, change inputs in a copy, and let other optimizers step after opt.step()"
 )
 _OTHER_GRADIENT = (
-    "replaying the first minibatch at the same weights gave a different gradient, so the arms are "
-    "not alike: everything that goes into it belongs in the function given to record, a GradScaler "
-    "in record(fn, scaler=scaler), clipping in opt.before_step(fn)"
+    "replaying the first minibatch at the same weights gave a different gradient: all that goes "
+    "into it belongs in the function given to record, a GradScaler in record(fn, scaler=scaler), "
+    "clipping in opt.before_step(fn)"
 )
 _TOUCHED = (
     "the loop writes into gradients between backward and step, which reaches one arm only: clip "
@@ -752,9 +682,8 @@ _TOUCHED = (
     "opt.after_replay(fn)"
 )
 _WRITTEN = (
-    "buffers or frozen weights were written between two steps, which reaches one arm only: move an "
-    "EMA of the weights, or whatever it is, in opt.after_step(fn), and run forwards that move the "
-    "statistics of BatchNorm within the recorded function"
+    "buffers or frozen weights were written between two steps, which reaches one arm only: write "
+    "them in opt.after_step(fn), or within the recorded function"
 )
 _OVERWRITTEN = (
     "the forward writes into {}, which modules keep as plain tensors, so the arms share them: make "
@@ -775,13 +704,8 @@ class _Seal(NamedTuple):
 class Arms:
     """As many runs as there are arms, all starting where the model is now.
 
-    The model holds one arm at a time, the others lie beside it: at most one copy of weights,
-    optimizer state and buffers for each arm, the place to start again from included.
-
-    Args:
-        context: the run.
-        count: how many there are.
-        on_host: whether those that are not in the model lie in host memory.
+    The model holds one arm at a time, the others lie beside it, maybe in host memory: at most one
+    copy of weights, optimizer state and buffers for each arm, the place to start again included.
 
     Attributes:
         in_model: the number of the one that the model holds.

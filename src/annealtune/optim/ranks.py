@@ -60,15 +60,11 @@ class Ranks:
     """
 
     def __init__(
-        self,
-        owner: str,
-        base: Optimizer,
-        group: distributed.ProcessGroup | None = None,
+        self, owner: str, base: Optimizer, group: distributed.ProcessGroup | None = None
     ) -> None:
         if group is not None and not isinstance(group, distributed.ProcessGroup):
             raise TypeError(
-                f"{owner}(process_group=...) must be a process group of torch.distributed, got "
-                f"{group!r}; all processes together are torch.distributed.group.WORLD"
+                f"{owner}(process_group=...) must be one of torch.distributed, got {group!r}"
             )
         self._owner = owner
         self._base = base
@@ -117,14 +113,6 @@ class Ranks:
             return value
         return sum(self._numbers(value, about)) / self.count  # in the same order everywhere
 
-    def _numbers(
-        self, value: float, about: tuple[object, ...], what: str = "decisions"
-    ) -> list[float]:
-        """Return the number of every rank, once they agree about what it is."""
-        table = self._exchange(torch.tensor([value, _mark(about)], dtype=torch.float64)).tolist()
-        self._compare([mark for _, mark in table], what, about)
-        return [number for number, _ in table]
-
     def first(self, value: float, *about: object) -> float:
         """Return the number of the first rank on each of them, for what they compute alike."""
         return self._numbers(value, about)[0] if self.count > 1 else value
@@ -148,9 +136,8 @@ class Ranks:
             return losses
         if not losses:
             raise TypeError(
-                f"{self._owner}.step: with several processes every step must know its loss, for "
-                "they go back together where a run breaks, got none; wrap the function that "
-                "computes it by opt.record(fn), or call step(closure)"
+                f"{self._owner}.step: with several processes every step must know its loss, got "
+                "none; wrap the function that computes it by opt.record(fn)"
             )
         own = torch.stack([loss.reshape(()).to(self.device, torch.float64) for loss in losses])
         mark = torch.tensor(_mark(about), dtype=torch.float64, device=self.device)
@@ -184,11 +171,17 @@ class Ranks:
         Raises:
             RanksError: if they have.
         """
-        whole = [p for p in parameters_of(self._base) if type(p) in (Tensor, torch.nn.Parameter)]
-        sums = (
-            torch.stack([_sum_of_bits(p).to(self.device) for p in whole]).tolist() if whole else []
-        )
-        self.refuse_differences("weights", *sums)
+        whole = [p for p in parameters_of(self._base) if type(p) in (Tensor, nn.Parameter)]
+        sums = [_sum_of_bits(p).to(self.device) for p in whole]
+        self.refuse_differences("weights", *(torch.stack(sums).tolist() if sums else ()))
+
+    def _numbers(
+        self, value: float, about: tuple[object, ...], what: str = "decisions"
+    ) -> list[float]:
+        """Return the number of every rank, once they agree about what it is."""
+        table = self._exchange(torch.tensor([value, _mark(about)], dtype=torch.float64)).tolist()
+        self._compare([mark for _, mark in table], what, about)
+        return [number for number, _ in table]
 
     def _exchange(self, numbers: Tensor) -> Tensor:
         """Return the numbers of every rank, a row each."""
@@ -201,9 +194,8 @@ class Ranks:
         others = [rank for rank, mark in enumerate(marks) if mark != marks[0]]
         if others:
             raise RanksError(
-                f"{self._owner}.step: all ranks must have the same {what}, got others on "
-                f"{_named(others)} than on rank 0 (here, on rank {self.rank}: {_short(about)}). "
-                f"{_ADVICE[what]}"
+                f"{self._owner}.step: all ranks must have the same {what}, got others on {others} "
+                f"than on rank 0 (here, on rank {self.rank}: {str(about)[:200]}). {_ADVICE[what]}"
             )
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ranks:
@@ -214,8 +206,8 @@ class Ranks:
     def __getstate__(self) -> dict[str, Any]:
         if self._group is not None:
             raise TypeError(
-                f"{self._owner}: a tuner with process_group=... cannot be pickled, for the group "
-                "belongs to this process; save its state_dict()"
+                f"{self._owner}: a tuner with process_group=... cannot be pickled; save its "
+                "state_dict()"
             )
         return {"_owner": self._owner, "_base": self._base}
 
@@ -224,13 +216,10 @@ class Ranks:
 
 
 _ADVICE = {
-    "decisions": "Construct the tuner alike on every rank (seed, H, total_steps) and call step "
-    "equally often",
-    "models": "Build the same model on every rank, and give the tuner its parameters in the same "
-    "order",
-    "weights": "Wrap the model in DistributedDataParallel, which starts all ranks with the weights "
-    "of rank 0 and keeps them alike, or seed torch alike before it is built",
-    "seeds": "Give the tuner the same seed on every rank",
+    "decisions": "Construct the tuner alike on every rank (seed, H, total_steps)",
+    "models": "Build the same model on every rank, its parameters in the same order",
+    "settings": "Construct the tuner alike on every rank (base, around, total_steps)",
+    "weights": "Wrap the model in DistributedDataParallel, or seed torch alike before it is built",
 }
 
 
@@ -245,16 +234,6 @@ def _sum_of_bits(tensor: Tensor) -> Tensor:
     kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     bits = values.detach().contiguous().view(kinds[values.element_size()])
     return bits.sum(dtype=torch.int64)
-
-
-def _named(ranks: list[int]) -> str:
-    shown = ", ".join(map(str, ranks[:8])) + (" ..." if len(ranks) > 8 else "")
-    return f"rank {shown}" if len(ranks) == 1 else f"ranks {shown}"
-
-
-def _short(about: tuple[object, ...]) -> str:
-    text = ", ".join(map(str, about))
-    return text if len(text) <= 200 else text[:200] + " ..."
 
 
 def unwrapped(model: Any) -> Any:
@@ -295,9 +274,8 @@ class Wrappers:
         for known in self.modules:
             if getattr(getattr(known(), "_join_config", None), "enable", False):
                 raise RanksError(
-                    f"{owner}.step: all ranks must make the same number of steps, for they decide "
-                    "together, got a step within ddp.join(); give every rank as many minibatches, "
-                    "for example by DistributedSampler(drop_last=True)"
+                    f"{owner}.step: all ranks must make as many steps, for they decide together, "
+                    "got a step within ddp.join(); write DistributedSampler(drop_last=True)"
                 )
 
     @property

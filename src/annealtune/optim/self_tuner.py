@@ -3,15 +3,17 @@
 Read `SelfTuner.step` first. One call is one minibatch, and a run goes through three phases: it is
 `Waiting` for its first gradient; `Racing`, where every live arm, a copy of the run with its own
 setting, makes its own step; then `Holding` what has won, where a step is one of the base and
-nothing else.
+nothing else. The step of each phase returns the one that follows. The marks ``(l. n)`` at the right
+are the lines of Algorithm 3.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from annealtune.annealing import Neighborhood, Setting
+from annealtune.annealing import Setting
 from annealtune.annealing.neighborhood import restored
 from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.optim.average import WeightAverage
@@ -30,7 +32,7 @@ from annealtune.optim.guard import LossGuard
 from annealtune.optim.history import History
 from annealtune.optim.hooks import Hook
 from annealtune.optim.minibatch import Intake, Minibatch, Objective
-from annealtune.optim.options import GroupRates, check_base, direction
+from annealtune.optim.options import Choices, GroupRates, check_base, direction
 from annealtune.optim.parameters import gradients_are_finite, has_gradient
 from annealtune.optim.race import (
     MOST_SPOILT,
@@ -71,9 +73,9 @@ class SelfTuner(OptimizerWrapper):
         neighborhood: settings to race instead, of any options of the base: an H such as
             ``grid(momentum=[0.0, 0.9], lr=[0.01, 0.1])`` or ``{"betas": [(0.9, 0.999), ...]}``.
         objective: what the arms are judged by at the end of a race, instead of their losses: a
-            function without arguments that returns a number to be minimized, or several that are
-            compared one by one. It may be anything that can be computed from the weights. For
-            losses that do not measure progress.
+            function without arguments that returns a number to be minimized, or several whose mean
+            is. It may be anything that can be computed from the weights. For losses that do not
+            measure progress.
         warmup: steps over which the rate rises linearly after the race, which is held without one.
             By default 5 % of the run, 50 steps if its length is not known; 0 switches it off.
         guard: whether a run whose loss or weights are no longer finite is put back to its averaged
@@ -115,7 +117,7 @@ class SelfTuner(OptimizerWrapper):
         *,
         total_steps: int | None = None,
         around: float | None = None,
-        neighborhood: Neighborhood | Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
+        neighborhood: Choices | None = None,
         objective: Objective | None = None,
         warmup: int | None = None,
         guard: bool = True,
@@ -125,7 +127,7 @@ class SelfTuner(OptimizerWrapper):
     ) -> None:
         check_base("SelfTuner", base, may_maximize=True)
         context = Context("SelfTuner", base, model, process_group)
-        plan = Plan.checked(base, total_steps, around, neighborhood, objective, offload, warmup)
+        plan = Plan(base, total_steps, around, neighborhood, objective, offload, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
         self.averages = average
         self._run = Run(context, plan, average=average, is_guarded=guard)
@@ -160,8 +162,6 @@ class SelfTuner(OptimizerWrapper):
         try:
             run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
-            if isinstance(run.phase, Waiting):
-                run.go_on(run.phase.begun(run))  # the first race, once there is a gradient
             run.go_on(run.phase.step(run, minibatch, losses))
         finally:
             run.intake.paused = False
@@ -258,19 +258,18 @@ class SelfTuner(OptimizerWrapper):
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
-        """Draw loss and rate over the steps so far, with every race and its arms, into a file.
+        """Draw loss and rate over the steps so far, and the last race with its arms, into a file.
 
         Args:
-            path: its ending decides the format: ``.png``, ``.svg`` or ``.pdf``.
+            path: its ending decides the format: ``.png``, ``.svg``, ``.pdf``, as matplotlib has it.
 
         Raises:
             ImportError: if matplotlib is not installed: ``pip install 'annealtune[plot]'``.
-            ValueError: if the ending is none of these.
+            ValueError: if matplotlib does not know the ending.
         """
         from annealtune.optim.plot import plot_run
 
-        sign = direction("SelfTuner", self.base)
-        return plot_run(path, self.history, self.races, sign=sign)
+        return plot_run(path, self.history, self.races, self._run.plan.sign)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base, at its ratio to the others; every arm has it as it is now."""
@@ -307,11 +306,8 @@ def _refuse_schedulers(*optimizers: Optimizer) -> None:
         ValueError: if there is one.
     """
     holders = gc.get_referrers(*optimizers)
-    dicts = [holder for holder in holders if type(holder) is dict]
-    owners = gc.get_referrers(*dicts)
+    owners = gc.get_referrers(*(holder for holder in holders if type(holder) is dict))
     found = [type(o).__name__ for o in (*holders, *owners) if issubclass(type(o), LRScheduler)]
-    for references in (holders, dicts, owners):  # each is in the next
-        references.clear()
     if found:
         raise ValueError(
             "SelfTuner: the learning rate is tuned and must not be written by anything else, got a "
@@ -321,18 +317,7 @@ def _refuse_schedulers(*optimizers: Optimizer) -> None:
 
 
 class Run(Part):
-    """What the phases of a run share, and the phase that it is in.
-
-    Args:
-        context: base, model and processes.
-        plan: the arguments that its races depend on.
-        average: whether the weights are averaged.
-        is_guarded: whether a run that breaks is put back.
-
-    Attributes:
-        steps: calls of ``step`` so far.
-        phase: `Waiting`, `Racing` or `Holding`.
-    """
+    """What the phases of a run share, the phase that it is in, and how many steps were made."""
 
     def __init__(self, context: Context, plan: Plan, *, average: bool, is_guarded: bool) -> None:
         self.context = context
@@ -343,13 +328,13 @@ class Run(Part):
         self.races = Races(context, self.rates, self.history, plan)
         self.guard = LossGuard(context, self.history, average=average, is_on=is_guarded)
         self.steps = 0
-        self.phase: Waiting | Racing | Holding = Waiting()
+        self.phase: Phase = Waiting()
 
     def parts(self) -> tuple[Part, ...]:
         """Return everything that has a state of its own."""
         return self.rates, self.races, self.guard, self.guard.average, self.history, self
 
-    def go_on(self, phase: Waiting | Racing | Holding) -> None:
+    def go_on(self, phase: Phase) -> None:
         """Be in a phase from here on."""
         if phase is not self.phase:
             self.phase = phase
@@ -370,29 +355,41 @@ class Run(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of steps, and the phase."""
-        phase = {"name": type(self.phase).__name__, **self.phase.state_dict()}
-        return {"run": {"steps": self.steps, "phase": phase}}
+        return {"run": {"steps": self.steps, "phase": self.phase.state_dict()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where ``state_dict`` was taken."""
-        self.steps = state["run"]["steps"]
-        saved = state["run"]["phase"]
-        kind = {kind.__name__: kind for kind in (Waiting, Racing, Holding)}[saved["name"]]
-        self.phase = kind.loaded(self, saved)
+        self.steps, saved = state["run"]["steps"], state["run"]["phase"]
+        if "settings" in saved:
+            race = Race(self.races, list(map(restored, saved["settings"])), saved["began"])
+            race.load_state_dict(saved)
+            self.phase = Racing(race)
+        elif "setting" in saved:
+            self.phase = Holding(**{**saved, "setting": restored(saved["setting"])})
+        else:
+            self.phase = Waiting(**saved)
 
 
+@dataclasses.dataclass
 class Waiting:
     """Before the first gradient: a net may get none at first, or a broken one."""
 
-    def __init__(self) -> None:
-        self._waited = 0
-        self._spoilt = 0  # minibatches in a row whose gradient was not finite
+    waited: int = 0  # steps without a gradient
+    spoilt: int = 0  # minibatches in a row whose gradient was not finite
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step: none."""
         return 0.0
 
-    def begun(self, run: Run) -> Waiting | Racing | Holding:
+    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Phase:
+        """Begin the first race once there is a gradient, and make its first step."""
+        begun = self.begun(run)
+        if begun is self:
+            return self
+        run.go_on(begun)
+        return begun.step(run, minibatch, losses)
+
+    def begun(self, run: Run) -> Phase:
         """Start the first race as soon as there is a gradient that a centre can be found by.
 
         A run that is too short for a race holds the centre.
@@ -402,19 +399,19 @@ class Waiting:
         """
         base, before = run.context.base, run.intake.before  # before the forward
         if not has_gradient(base):
-            self._waited += 1
-            if self._waited == _LONG_WAIT:
+            self.waited += 1
+            if self.waited == _LONG_WAIT:
                 text = f"no gradient in the first {_LONG_WAIT} steps: nothing is trained yet"
                 run.history.say(run.steps, text)
             return self
-        self._spoilt = 0 if gradients_are_finite(base) else self._spoilt + 1
-        if self._spoilt:
+        self.spoilt = 0 if gradients_are_finite(base) else self.spoilt + 1
+        if self.spoilt:
             if before is not None:
                 before.put_back()
-            if self._spoilt >= MOST_SPOILT:
-                raise broken_from_the_start(self._spoilt)
+            if self.spoilt >= MOST_SPOILT:
+                raise broken_from_the_start(self.spoilt)
             return self
-        race = run.races.first(run.steps, before)
+        race = run.races.first(run.steps, before)  #                                      (l. 1-2)
         if race is not None:
             return Racing(race)
         centre = run.races.centre
@@ -423,33 +420,18 @@ class Waiting:
             f"{run.plan.total_steps} steps are too few for a race: the rate {centre:.3g} is held; "
             "give around=... if you know a better one",
         )
-        return Holding(Setting({"lr": centre}), run.steps, run.plan.warm_up)
-
-    def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Waiting:
-        """Do nothing."""
-        return self
+        return Holding(Setting({"lr": centre}), run.steps)
 
     def state_dict(self) -> dict[str, Any]:
         """Return how long it has waited."""
-        return {"waited": self._waited, "spoilt": self._spoilt}
-
-    @classmethod
-    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Waiting:
-        """Return the phase that was saved."""
-        phase = cls()
-        phase._waited, phase._spoilt = state["waited"], state["spoilt"]
-        return phase
+        return dict(vars(self))
 
 
+@dataclasses.dataclass
 class Racing:
-    """A race is on.
+    """A race is on."""
 
-    Args:
-        race: the one.
-    """
-
-    def __init__(self, race: Race) -> None:
-        self.race = race
+    race: Race
 
     def rate(self, run: Run) -> float:
         """Return the rate of the arm that leads."""
@@ -457,46 +439,35 @@ class Racing:
 
     def step(self, run: Run, minibatch: Minibatch, losses: list[Tensor]) -> Racing | Holding:
         """Let every arm step; those that clearly lose are dropped; judge the rest at the end."""
-        self.race.step(minibatch, run.intake.before)
-        if not self.race.is_over:
+        self.race.step(minibatch, run.intake.before)  #                                   (l. 3-6)
+        if not self.race.is_over:  #                                                        (l. 7)
             return self
-        verdict = run.races.judge(self.race, run.steps)
+        verdict = run.races.judge(self.race, run.steps)  #                               (l. 8-10)
         if isinstance(verdict, Race):
             return Racing(verdict)
-        return Holding(verdict, run.steps + 1, run.plan.warm_up)
+        return Holding(verdict, run.steps + 1)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the race."""
-        return {"race": self.race.state_dict()}
-
-    @classmethod
-    def loaded(cls, run: Run, state: Mapping[str, Any]) -> Racing:
-        """Return the phase that was saved."""
-        saved = state["race"]
-        settings = [restored(options) for options in saved["settings"]]
-        race = run.races.started(settings, saved["began"])
-        race.load_state_dict(saved)
-        return cls(race)
+        return self.race.state_dict()
 
 
+@dataclasses.dataclass
 class Holding:
     """The races have chosen: plain steps of the base, at a rate that is warmed up, held, decayed.
 
-    Args:
+    Attributes:
         setting: what they have chosen.
         began: the first step that is made with it.
-        warm_up: steps over which its rate rises.
         has_entered: whether the groups have it, and the guard knows the weights.
     """
 
-    def __init__(
-        self, setting: Setting, began: int, warm_up: int, *, has_entered: bool = False
-    ) -> None:
-        self.setting = setting
-        self._rate = rate_of(setting)
-        self.began = began
-        self.warm_up = warm_up
-        self._has_entered = has_entered
+    setting: Setting
+    began: int
+    has_entered: bool = False
+
+    def __post_init__(self) -> None:
+        self._rate = rate_of(self.setting)
 
     def enter(self, run: Run) -> None:
         """Write the setting, keep no minibatch alive, take in the weights; after an interrupt too.
@@ -504,16 +475,16 @@ class Holding:
         Raises:
             NonFiniteLossError: if the weights are not finite.
         """
-        if not self._has_entered:
+        if not self.has_entered:
             self.write(run)
             run.intake.end_replays()
             run.guard.begin()
-            self._has_entered = True
+            self.has_entered = True
 
     def rate(self, run: Run) -> float:
         """Return the rate of the next step, as far as the guard has left it."""
-        total, began = run.plan.total_steps, self.began
-        share = share_of_rate(run.steps, total, warm_up=self.warm_up, began=began)
+        total, warm_up = run.plan.total_steps, run.plan.warm_up
+        share = share_of_rate(run.steps, total, warm_up=warm_up, began=self.began)
         return self._rate * run.guard.share * share
 
     def write(self, run: Run) -> None:
@@ -524,7 +495,7 @@ class Holding:
         """Make one step of the base, unless the guard has to bring the run back."""
         guard, ranks = run.guard, run.context.ranks
         cuts = guard.cuts
-        if not self._has_entered:  # the step before was interrupted
+        if not self.has_entered:  # the step before was interrupted
             self.enter(run)
         rate, left = self.rate(run), share_left(run.steps, run.plan.total_steps)
         if ranks.count > 1:
@@ -532,10 +503,7 @@ class Holding:
             ranks.note_step()
         if guard.is_sound(losses, run.steps, rate, left):
             run.rates.write(rate)
-            if guard.steps == 0:
-                guard.step()
-            else:
-                run.context.base.step()
+            run.context.base.step()  #                                                     (l. 11)
             if run.steps + 1 == run.plan.total_steps:
                 guard.end(run.steps, rate)
         else:
@@ -545,14 +513,9 @@ class Holding:
         return self
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the setting and its schedule."""
-        return {
-            "setting": dict(self.setting),
-            "schedule": [self.began, self.warm_up],
-            "entered": self._has_entered,
-        }
+        """Return the setting, and since when it is held."""
+        known = {"began": self.began, "has_entered": self.has_entered}
+        return {"setting": dict(self.setting), **known}
 
-    @classmethod
-    def loaded(cls, _: Run, state: Mapping[str, Any]) -> Holding:
-        """Return the phase that was saved."""
-        return cls(restored(state["setting"]), *state["schedule"], has_entered=state["entered"])
+
+Phase = Waiting | Racing | Holding

@@ -13,7 +13,7 @@ from torch.distributed import ProcessGroup
 from torch.optim import Optimizer
 
 from annealtune.annealing import Schedule, Setting, Strategy
-from annealtune.annealing.arguments import number, positive
+from annealtune.annealing.arguments import positive
 from annealtune.optim.annealing_state import (
     AnnealedOptimizer,
     AnnealingState,
@@ -29,30 +29,28 @@ from annealtune.optim.run_state import RandomState, Snapshot
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
+_ENOUGH = 0.6  # share of improving moves below which the radius of the authors' program shrinks
 
 
 class Shrinking(Part):
-    """A radius that is divided whenever too few moves of an epoch improve the objective.
+    """A radius that is divided after an epoch in which less than 60 % of the moves improve.
+
+    Moves that leave the objective as it is, frequent with an accuracy, are not counted.
 
     Args:
         initial: the first radius.
-        below: share of improving moves under which the radius shrinks at the end of the epoch;
-            moves that leave the objective as it is, frequent with an accuracy, are not counted.
-        factor: what it is divided by.
+        factor: what it is divided by; 1 keeps it.
 
     Example:
         >>> Shrinking().initial
         0.01
     """
 
-    def __init__(self, initial: float = 0.01, below: float = 0.6, factor: float = 10.0) -> None:
+    def __init__(self, initial: float = 0.01, factor: float = 10.0) -> None:
         self.initial = positive("Shrinking(initial=...)", initial)
-        self.below = number("Shrinking(below=...)", below)
-        if not 0 <= self.below <= 1:
-            raise ValueError(f"Shrinking(below=...) must lie between 0 and 1, got {below!r}")
-        self.factor = number("Shrinking(factor=...)", factor)
-        if not 1 < self.factor < math.inf:
-            raise ValueError(f"Shrinking(factor=...) must exceed 1, got {factor!r}")
+        self.factor = positive("Shrinking(factor=...)", factor)
+        if self.factor < 1:
+            raise ValueError(f"Shrinking(factor=...) must not be below 1, got {factor!r}")
         self._tried = self._improved = 0  # in this epoch
 
     def add(self, info: StepInfo) -> None:
@@ -62,7 +60,7 @@ class Shrinking(Part):
 
     def shrinks(self) -> bool:
         """Tell at the end of an epoch whether too few moves improved it; start again."""
-        is_due = self._tried > 0 and self._improved / self._tried < self.below
+        is_due = self._tried > 0 and self._improved / self._tried < _ENOUGH
         self._tried = self._improved = 0
         return is_due
 
@@ -139,16 +137,16 @@ class StochasticSA(AnnealedOptimizer):
         if isinstance(radius, Shrinking):
             self._shrinking = copy.copy(radius)  # one object can be given to many runs
         else:
-            self._shrinking = Shrinking(positive("StochasticSA(radius=...)", radius), below=0.0)
+            self._shrinking = Shrinking(positive("StochasticSA(radius=...)", radius), factor=1.0)
         if preset is not None:
             temperature = preset_temperature(
                 "StochasticSA", preset, temperature, batch_size, PAPER_COOLING_FACTOR, SCRIPT_FLOOR
             )
         strategy = choose_strategy("StochasticSA", strategy, temperature, epochs, total_steps)
-        if getattr(strategy, "picks_settings", False):
+        if strategy.picks_settings:
             raise TypeError(
-                "StochasticSA(strategy=...) must be a strategy that only decides: there is no H to "
-                f"choose a setting from, got {strategy!r}"
+                "StochasticSA(strategy=...) must only decide, for there is no H to choose a "
+                f"setting from, got {strategy!r}"
             )
         base = _Displacement(model.parameters(), {"radius": self._shrinking.initial})
         context = Context("StochasticSA", base, model, process_group)
@@ -191,8 +189,7 @@ class StochasticSA(AnnealedOptimizer):
             )
         if not any(p.requires_grad for p in parameters_of(self.base)):
             raise ValueError(
-                "StochasticSA.step: at least one parameter must have requires_grad=True, for "
-                "frozen ones are not moved, got none"
+                "StochasticSA.step: at least one parameter must have requires_grad=True, got none"
             )
         self._ranks.begin()
         try:

@@ -48,10 +48,6 @@ class Run:
         """What its races decided, without anything that has a unit."""
         return [(r.step, r.minibatches, r.winner, sorted(r.dropped)) for r in self.optimizer.races]
 
-    def events(self, part: str) -> list[str]:
-        """The events that have a part of a text in them."""
-        return [e.text for e in self.optimizer.history.events if part in e.text]
-
 
 def plainly(loss: Tensor, step: int) -> Tensor:
     return loss

@@ -76,14 +76,6 @@ def test_ranks_that_may_stop_early_are_refused(tmp_path):
         distributed.destroy_process_group()
 
 
-@pytest.mark.parametrize("kind", [SelfTuner, EmbeddedTuner])
-def test_a_closure_may_return_what_a_training_step_does(kind):
-    model, base = make()
-    opt = kind(base, model)
-    opt.step(lambda: {"loss": F.mse_loss(model(inputs()[0]), inputs()[1]), "n": 16})
-    opt.step(lambda: (F.mse_loss(model(inputs()[0]), inputs()[1]), 16))
-
-
 class Trainer:
     """Clips in a method, and has lists of its own."""
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from annealtune import SelfTuner, grid
 from tests.optim.interrupter import Interrupter
-from tests.optim.self_tuner.classification import BASES, make_task
+from tests.optim.self_tuner.classification import make_task
 
 RATES = [0.01, 0.011, 0.012]  # so near each other that none is dropped
 
@@ -111,34 +111,6 @@ def test_the_end_of_a_race_can_be_interrupted(bits):
             (race,) = each.race().steps(10).optimizer.races
             assert each.optimizer.lr == RATES[race.winner], interrupter.where
         assert bits(loaded.model.state_dict()) == bits(loop.model.state_dict()), interrupter.where
-
-
-@pytest.mark.parametrize("base", BASES)
-def test_a_run_whose_evaluations_are_interrupted_often_ends_well(base):
-    model, inputs, classes = make_task()
-    optimizer = SelfTuner(base(model), model, total_steps=300)
-    evaluations = interrupts = 0
-    interrupt_at = None
-
-    def closure():
-        nonlocal evaluations
-        evaluations += 1
-        if evaluations == interrupt_at:
-            raise KeyboardInterrupt
-        chosen = slice(32 * (optimizer.steps % 16), 32 * (optimizer.steps % 16) + 32)
-        return F.cross_entropy(model(inputs[chosen]), classes[chosen])
-
-    first = closure().item()
-    while optimizer.steps < 300:
-        interrupt_at = evaluations + 1 + interrupts % 4 if optimizer.is_racing else None
-        try:
-            optimizer.step(closure)
-        except KeyboardInterrupt:
-            interrupts += 1
-            interrupt_at = None
-            optimizer.step(closure)
-    assert interrupts > 4
-    assert F.cross_entropy(model(inputs), classes).item() < 0.3 * first
 
 
 def test_an_arm_whose_step_was_torn_is_dropped():

@@ -85,23 +85,15 @@ def test_a_start_that_says_nothing(base, change, place, bound):
         assert run.last < bound * run.first
 
 
-def ramp(loss, step):
-    return loss * min(1.0, step / 100)
-
-
-def test_a_loss_that_ramps_up_over_adamw():
-    run = train(adamw, ramp)
-    assert run.last < 0.15 * run.first
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_loss_that_ramps_up_over_sgd_does_not_end_worse_than_it_began(seed):
+@pytest.mark.parametrize(("base", "bound"), [(adamw, 0.15), (sgd, 1.0)])
+def test_a_loss_that_ramps_up(base, bound):
     """The rate of SGD has the unit of the loss, and the loss is ten times larger after the race.
 
     So every rate that a race can find there is too large later; the loss stays finite, though.
     """
-    run = train(sgd, ramp, seed=seed)
-    assert run.last < run.first
+    for seed in range(1 if base is adamw else 3):
+        run = train(base, lambda loss, step: loss * min(1.0, step / 100), seed=seed)
+        assert run.last < bound * run.first
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -146,14 +138,6 @@ def test_small_batches_end_near_plain_adamw(base, batch):
     ratios = [run.last / plain_adamw(batch, seed) for seed, run in enumerate(runs)]
     assert statistics.geometric_mean(ratios) < 1.5
     assert max(ratios) < 3.0
-
-
-def test_short_runs_do_not_stall():
-    for seed in range(4):
-        for base, batch, bound in ((adamw, 32, 0.8), (sgd, 4, 0.75)):
-            run = train(base, steps=210, batch=batch, seed=seed)
-            assert run.last < bound * run.first, f"{base.__name__}, seed {seed}"
-            assert base is sgd or run.optimizer.races[0].rate > 1e-4
 
 
 @pytest.mark.parametrize("base", BASES)

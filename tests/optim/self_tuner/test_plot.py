@@ -46,11 +46,6 @@ def test_before_the_first_step(tmp_path):
     assert opt.plot(tmp_path / "empty.svg").stat().st_size > 0
 
 
-def test_an_unknown_ending_names_the_known_ones(tuner, tmp_path):
-    with pytest.raises(ValueError, match="docx"):
-        tuner.plot(tmp_path / "run.docx")
-
-
 def test_without_matplotlib_it_says_what_to_install(tuner, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.setitem(sys.modules, name, None)

@@ -75,20 +75,3 @@ def test_the_rate_rises_is_held_and_falls(options, warm_up, bits):
     assert run.opt.races[-1].restarted
     assert bits(run.model.state_dict()) == bits(run.first.state_dict())
     assert bits(run.opt.base.state_dict()["state"]) == bits(base.state_dict()["state"])
-
-
-def test_saved_and_loaded_in_the_middle_of_it_is_the_same_run(bits):
-    whole = Run()
-    began, _ = whole.race()
-    whole.steps(began + 7)
-    saved = copy.deepcopy((whole.model.state_dict(), whole.opt.state_dict()))
-    whole.rates.clear()
-    whole.steps(LENGTH)
-
-    loaded = Run()
-    loaded.model.load_state_dict(saved[0])
-    loaded.opt.load_state_dict(saved[1])
-    loaded.steps(LENGTH)
-    assert loaded.rates == whole.rates
-    assert bits(loaded.model.state_dict()) == bits(whole.model.state_dict())
-    assert bits(loaded.opt.state_dict()) == bits(whole.opt.state_dict())

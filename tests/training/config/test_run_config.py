@@ -108,7 +108,7 @@ acceptances = st.fixed_dictionaries({}, optional={"accept_on": st.sampled_from([
 strategies = st.sampled_from(
     [
         {},
-        {"strategy": "tabu", "strategy_options": {"tenure": 0, "candidates": 1}},
+        {"strategy": "tabu", "strategy_options": {"tenure": 0, "candidates": 2}},
         {"strategy": "genetic", "strategy_options": {"population": 3, "trials": 2}},
         {"strategy": "my.package:Strategy", "strategy_options": {"a": [1, {"b": "c"}]}},
     ]

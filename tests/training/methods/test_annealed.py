@@ -88,7 +88,7 @@ def test_every_one_is_that_of_the_library(session, by_hand, strategy, trained, b
         session(**{"sgd-sa": {**block, "strategy_options": options} if options else block})
     )
     model, batches = by_hand()
-    made = make_strategy("test", strategy, options or {}, Automatic(length=3))
+    made = make_strategy(STRATEGIES[strategy], options or {}, Automatic(length=3))
     tuner = SGDSA(model, grid(lr=SEVERAL), strategy=made)
     assert_same(found, by_the_library(tuner, model, batches))
 

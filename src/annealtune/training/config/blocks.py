@@ -21,11 +21,9 @@ from annealtune.annealing import (
     PAPER_RATES,
     STRATEGIES,
     Automatic,
-    Comparing,
     Neighborhood,
     Strategy,
     grid,
-    log_range,
     make_strategy,
     takes_temperature,
 )
@@ -35,6 +33,8 @@ DEFAULT_STRATEGY = "simulated-annealing"
 DEFAULT_MOMENTUM = 0.9
 # The keys that may be options of H, in the order in which H is built; no block has all of them.
 _IN_H = ("lr", "momentum", "weight_decay", "nesterov")
+# Rates of AdamW, a third of a decade apart.
+_ADAMW_RATES = tuple(float(f"{10 ** (k / 3 - 4):.12g}") for k in range(7))
 T = TypeVar("T")
 
 
@@ -77,7 +77,7 @@ class SgdKeys(Options):
 class AdamwKeys(Options):
     """The options of torch.optim.AdamW in H."""
 
-    lr: Listed[NotNegative] = Field(log_range(1e-4, 1e-2, 7), description="learning rates in H")
+    lr: Listed[NotNegative] = Field(_ADAMW_RATES, description="learning rates in H")
     weight_decay: Listed[NotNegative] | None = Field(
         None, description="weight decays in H (unset: 0.01)"
     )
@@ -152,12 +152,10 @@ class AnnealingOptions(Options):
                 "which takes no temperature"
             )
         temperature = Automatic(length=epochs) if given is None else given
-        owner = "strategy"
         try:
-            return make_strategy(owner, cls, self.strategy_options or {}, temperature)
+            return make_strategy(cls, self.strategy_options or {}, temperature)
         except (TypeError, ValueError, OverflowError) as error:
-            told = str(error).removeprefix(f"{owner}(strategy=...): ")
-            raise ValueError(f"strategy_options: {told}") from None
+            raise ValueError(f"strategy_options: {error}") from None
 
 
 class SelfTunedOptions(Options):
@@ -234,7 +232,7 @@ class SsaOptions(AnnealingOptions):
     def make_strategy(self, cls: type, epochs: int) -> Strategy:
         """Make the strategy and check that it only decides."""
         strategy = super().make_strategy(cls, epochs)
-        if getattr(strategy, "picks_settings", False) or isinstance(strategy, Comparing):
+        if strategy.picks_settings:
             raise ValueError(
                 f"strategy = {self.strategy!r}: must only decide on moves, as {DEFAULT_STRATEGY} "
                 "does: ssa has no H to pick settings from"
