@@ -217,7 +217,7 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-        start.restore()
+        start.put_back()
     if is_empty:
         raise ValueError(
             "averaged(loader) must be given minibatches to compute the statistics of BatchNorm "

@@ -67,7 +67,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
             change = _relative_change(parameters, weights, origin)
         finally:
             before.restore()
-            start.restore()
+            start.put_back()
         if rate > _LARGEST:
             break
         if math.isfinite(change) and abs(math.log(max(change, 1e-300) / _RELATIVE_CHANGE)) < 0.1:

@@ -14,25 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import numbers
 import operator
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from numbers import Real
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
 from annealtune.optim.context import Context, Watch
-from annealtune.optim.parameters import has_gradient, parameters_of
+from annealtune.optim.parameters import gradients_of, has_gradient, parameters_of
 from annealtune.optim.ranks import Exchanges, through
 from annealtune.optim.run_state import (
-    Copies,
     Flags,
     Gradients,
     RandomState,
@@ -45,6 +45,7 @@ Objective = Callable[[], Any]
 ProbeMode = Literal["train", "eval"]
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
+_NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
@@ -77,6 +78,7 @@ class Call:
         self._autocast = _autocast()
         self.factor: Tensor | None = None  # None until its backward
         self.is_done = heard is None  # whether it had one
+        self.carries = False  # whether it was given what an earlier call has returned
         node: Any = torch.ones((), requires_grad=True).clone().grad_fn
         began = node._sequence_nr()
         self.result = compute()
@@ -108,7 +110,7 @@ class Call:
         with contextlib.ExitStack() as stack:
             for device, enabled, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
-            self.start.restore()
+            self.start.put_back()
             compute, wrapper = self._compute, self._wrapper
             loss: Tensor = loss_in(compute() if wrapper is None else through(wrapper, compute))
             return loss
@@ -152,12 +154,14 @@ class Minibatch:
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
         result: what the closure, if there is one, returned.
         was_touched: whether somebody has written into its gradients since their backward.
+        carries: whether it was given a tensor that a call for an earlier minibatch has returned.
     """
 
     result: Any = None
     scale: float | None = None
     start = RandomState(torch.empty(0))
     was_touched = False
+    carries = False
 
     def __init__(self, context: Context, losses: list[Tensor]) -> None:
         self._context = context
@@ -230,7 +234,7 @@ class ClosureMinibatch(Minibatch):
     def again(self) -> Tensor:
         """Run it again, from the same random numbers."""
         self._context.base.zero_grad()
-        self.start.restore()
+        self.start.put_back()
         return self._run()
 
     def evaluate(self) -> Any:
@@ -238,39 +242,33 @@ class ClosureMinibatch(Minibatch):
         return self._closure()
 
     def _run(self) -> Tensor:
+        """Run the closure; make the gradient of its loss if it did not."""
+        base, owner = self._context.base, self._context.owner
         # The tensors themselves are held: the address of one that is gone may be used again.
         before = []
-        for p in parameters_of(self._context.base):
+        for p in parameters_of(base):
             gradient = p.grad
             before.append((p, gradient, None if gradient is None else gradient._version))
         with torch.enable_grad():
-            result = self._closure()
-        self.result = result
-        loss = loss_in(result)
-        detached = as_loss(self._context.owner, "closure", loss)
+            self.result = self._closure()
+        loss = loss_in(self.result)
+        detached = as_loss(owner, "closure", loss)
         if self._intake.notes and self._repeats and not self._leaves:
             self._leaves, _ = leaves_of(loss)
-        made = False
         for p, gradient, version in before:
             if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
-                made = True
+                return detached
         del before, gradient
-        if not made:
-            self._differentiate(loss)
-        return detached
-
-    def _differentiate(self, loss: Any) -> None:
-        """Make the gradient of a loss whose closure did not."""
         if not (isinstance(loss, Tensor) and loss.requires_grad):
             raise ValueError(
-                f"{self._context.owner}.step(closure): the closure must return a loss that depends "
-                "on parameters which require a gradient, or call backward itself, got "
-                f"{loss!r}"
+                f"{owner}.step(closure): the closure must return a loss that depends on parameters "
+                f"which require a gradient, or call backward itself, got {loss!r}"
             )
-        self._context.base.zero_grad()
+        base.zero_grad()
         with torch.enable_grad():
             loss.backward()
-        self._intake.own_gradients = _versions(self._context.base)
+        self._intake.has_made_gradients = True
+        return detached
 
 
 class RecordedMinibatch(Minibatch):
@@ -287,11 +285,12 @@ class RecordedMinibatch(Minibatch):
         self._calls = calls
         for call in calls:
             self._leaves += call.leaves
+            self.carries = self.carries or call.carries
         self._intake = intake
         self.start = calls[0].start
         scaler = calls[0].scaler
         self.scale = scaler.get_scale() if scaler is not None and scaler.is_enabled() else None
-        if not intake.after_replay:  # which does the same to the other arms
+        if intake.notes and not intake.after_replay:  # which does the same to the other arms
             self.was_touched = intake.was_touched()
 
     def compared(self) -> Tensor:
@@ -308,7 +307,7 @@ class RecordedMinibatch(Minibatch):
                 loss = call.again()
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())
-        if self.scale is not None and (gradients := self._context.gradients):
+        if self.scale is not None and (gradients := gradients_of(self._context.base)):
             torch._foreach_mul_(gradients, 1.0 / self.scale)
         for function in self._intake.after_replay.values():
             function()
@@ -360,12 +359,14 @@ class Intake:
         self.before: Surroundings | None = None
         self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
         self._knows_closures = False  # whether one was looked at: the others are like it
-        # Which gradients were made here for a closure, and which the last backward of a recorded
-        # call has left. By their ids: held, they would outlive zero_grad.
+        self.has_made_gradients = False  # for a closure that did not
         self._watch: Watch | None = None  # of the first forward, while it is under way
         self._notice: RemovableHandle | None = None  # of a forward that is under way
-        self.own_gradients: list[tuple[Tensor, int, int]] = []
+        # What the last backward of a recorded call has left: parameters, the ids of their gradients
+        # and how often those were written. Held, they would outlive zero_grad.
         self._left: list[tuple[Tensor, int, int]] = []
+        # Storages that recorded calls have returned, as far as somebody has them.
+        self._returned: dict[int, weakref.ref[Any]] = {}
 
     def record(self, function: Function, scaler: Any = None) -> Function:
         """Return a function that does the same and is remembered.
@@ -399,8 +400,9 @@ class Intake:
 
         return recorded  # type: ignore[return-value]
 
-    def _remembered(self, compute: Callable[[], Any], scaler: Any) -> Any:
+    def _remembered(self, compute: functools.partial[Any], scaler: Any) -> Any:
         heard = self._hear if self._differentiates else None
+        given = _storages((compute.args, compute.keywords)) if self.notes else {}
         try:
             self.paused = True  # a recorded function that it calls is a part of it
             if self.watches:
@@ -411,15 +413,27 @@ class Intake:
             self.paused = False
             if self.watches:
                 self.end_forward()
+        if self.notes:
+            call.carries = self._carries(given, _storages(call.result))
         self._calls.append(call)
         result, call.result = call.result, None
         return result
+
+    def _carries(self, given: dict[int, Any], returned: dict[int, Any]) -> bool:
+        """Tell whether a call was given storages that earlier ones have made; note its own."""
+        for key, known in tuple(self._returned.items()):
+            if known() is None:  # the next storage may be given its id
+                del self._returned[key]
+        carries = not given.keys().isdisjoint(self._returned)
+        for key in returned.keys() - given.keys():
+            self._returned[key] = weakref.ref(returned[key])
+        return carries
 
     def begin_forward(self) -> None:
         """Note what a forward of the loop starts from; find out what it touches."""
         context = self._context
         if self.notes and not self._calls:
-            self.before = Surroundings.of(context)
+            self.before = Surroundings(context.model.modules(), context.written or ())
         if context.written is None:
             self._watch = Watch(context)
         if distributed.is_available() and distributed.is_initialized():
@@ -448,7 +462,10 @@ class Intake:
         queue(functools.partial(queue, self._note_left))
 
     def _note_left(self) -> None:
-        self._left = _versions(self._context.base)
+        self._left = []
+        for p in parameters_of(self._context.base):
+            gradient = p.grad
+            self._left.append((p, id(gradient), 0 if gradient is None else gradient._version))
 
     def was_touched(self) -> bool:
         """Tell whether gradients were written since the backward; a GradScaler leaves no mark."""
@@ -477,7 +494,9 @@ class Intake:
             if not self._knows_closures:
                 _refuse_lightning(context.owner, closure)
                 self._knows_closures = True
-            self._drop_own_gradients()
+            if self.has_made_gradients:  # free them before the next forward
+                context.base.zero_grad()
+                self.has_made_gradients = False
             return ClosureMinibatch(context, closure, self, again=again)
         if not again:
             return Minibatch(context, losses)
@@ -507,14 +526,11 @@ class Intake:
         finally:
             self.paused = before
 
-    def begin_replays(self) -> None:
-        """From here on losses are computed again."""
-        self.replays = True
-
-    def end_replays(self) -> None:
-        """From here on no loss is computed again: keep no minibatch alive."""
-        self.replays = False
-        self.before, self._left = None, []
+    def set_replays(self, replays: bool) -> None:
+        """Tell whether losses are computed again from here on; if not, keep no minibatch alive."""
+        self.replays = replays
+        if not replays:
+            self.before, self._left, self._returned = None, [], {}
 
     def forget_done(self) -> None:
         """Drop calls whose gradients will be zeroed: they belong to a step that was skipped.
@@ -524,13 +540,6 @@ class Intake:
         if not self.paused and (self._calls or self._losses):
             self._calls = [call for call in self._calls if not call.is_done]
             self._losses = []
-
-    def _drop_own_gradients(self) -> None:
-        """Free them before the next forward, unless somebody has touched them since."""
-        for p, gradient, version in self.own_gradients:
-            if p.grad is not None and (id(p.grad), p.grad._version) == (gradient, version):
-                p.grad = None
-        self.own_gradients = []
 
     def _no_minibatch(self) -> TypeError:
         missing = "no closure, and no function was recorded"
@@ -547,23 +556,20 @@ class Intake:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
-        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "own_gradients": []}
+        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "_returned": {}}
         own |= {"paused": False, "after_replay": OrderedDict(), "before": None}
         own |= {"_watch": None, "_notice": None}
         return {**self.__dict__, **own}
 
 
-def _versions(base: Optimizer) -> list[tuple[Tensor, int, int]]:
-    """Return the parameters with the ids of their gradients and how often those were written."""
-    found = []
-    for p in parameters_of(base):
-        gradient = p.grad
-        found.append((p, id(gradient), 0 if gradient is None else gradient._version))
+def _storages(tree: Any) -> dict[int, Any]:
+    """Return the storages of the tensors in it, by their ids."""
+    found = {}
+    for leaf in tree_leaves(tree):
+        if type(leaf) is Tensor and leaf.layout is torch.strided:
+            storage = leaf.untyped_storage()
+            found[id(storage)] = storage
     return found
-
-
-class DifferentiatesError(RuntimeError):
-    """A closure needs gradients to compute its loss, so that it must be run as it is."""
 
 
 class _WithoutBackward(TorchFunctionMode):
@@ -572,8 +578,8 @@ class _WithoutBackward(TorchFunctionMode):
     A closure that clips or logs gradients after its ``backward`` finds zeros, made when it looks.
 
     Raises:
-        DifferentiatesError: if it differentiates for the sake of its loss, as a gradient penalty or
-            adversarial training does.
+        RuntimeError: if it differentiates for the sake of its loss, as a gradient penalty or
+            adversarial training does; so does torch itself, without gradients.
     """
 
     def __init__(self, gradients: Gradients) -> None:
@@ -590,7 +596,7 @@ class _WithoutBackward(TorchFunctionMode):
         if func is torch.autograd.grad or (
             self._skipped and func == _READ_GRADIENT and not self._gradients.show_zeros(args[0])
         ):
-            raise DifferentiatesError("the closure differentiates to compute its loss")
+            raise RuntimeError("the closure differentiates to compute its loss")
         return func(*args, **(kwargs or {}))
 
 
@@ -620,23 +626,16 @@ class Probe:
         self._context = context
         self.mode = mode
         self.differentiates = False
-        # Of the evaluation under way: its modules, what puts everything back, what skips backward.
-        self._evaluated: list[nn.Module] | None = None
-        self._put_back: tuple[Callable[[], None], ...] = ()
+        # Of the evaluation under way: what is to be put back, and what skips backward.
+        self._guards: tuple[Any, ...] = ()
         self._skip: _WithoutBackward | None = None
-
-    def _parameters(self) -> list[Tensor]:
-        """Return those of the base and of the model."""
-        base, model = self._context.base, self._context.model
-        return list(dict.fromkeys([*parameters_of(base), *model.parameters()]))
 
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
         try:
-            modules = self._context.modules
-            self._begin(modules)
-            skip = self._skip = _WithoutBackward(Gradients(self._parameters()))
+            self._begin()
+            skip = self._skip = _WithoutBackward(Gradients(self._context.model.parameters()))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -657,54 +656,52 @@ class Probe:
             closure: whether it is one, written for training, that calls ``backward`` by itself.
 
         Raises:
-            DifferentiatesError: if the closure must be run as it is, `differentiates`.
+            RuntimeError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        modules, parameters = list(context.model.modules()), self._parameters()
-        gradients = Gradients(parameters)
-        guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
-        around = Surroundings(modules, context.written or ())
-        guards += [around.put_back, gradients.put_back, RandomState.capture().restore]
+        parameters = [*parameters_of(context.base), *context.model.parameters()]
+        gradients = Gradients(dict.fromkeys(parameters))
+        others = [*(context.written or ()), *(parameters if weights else ())]
+        guards: list[Any] = [
+            Surroundings(context.model.modules(), others),
+            gradients,
+            RandomState.capture(),
+        ]
         if context.wrappers.modules:
-            guards.append(context.wrappers.present().put_back)
+            guards.append(context.wrappers.present())
         try:
-            try:
-                self._begin(modules, *guards)
-                gradients.put_aside()
-                start.restore()
-                mode: AbstractContextManager[Any] = contextlib.nullcontext()
-                if closure and not self.differentiates:
-                    mode = self._skip = _WithoutBackward(gradients)
-                with torch.set_grad_enabled(self.differentiates and not weights), mode:
-                    yield
-            finally:
-                self.end()
-        except BaseException:
-            self.end()  # once more: an interrupt can hit the first attempt
-            raise
+            self._begin(*guards)
+            gradients.put_aside()
+            start.put_back()
+            mode: AbstractContextManager[Any] = contextlib.nullcontext()
+            if closure and not self.differentiates:
+                mode = self._skip = _WithoutBackward(gradients)
+            with torch.set_grad_enabled(self.differentiates and not weights), mode:
+                yield
+        finally:
+            self.end()
 
-    def _begin(self, modules: list[nn.Module], *put_back: Callable[[], None]) -> None:
+    def _begin(self, *guards: Any) -> None:
         """Note what is to be put back, then see the weights as they are now."""
-        flags = Flags(modules)
-        self._evaluated, self._put_back = modules, (*put_back, flags.put_back)
+        flags = Flags(self._context.model.modules())
+        self._guards = (*guards, flags)
         if self.mode == "eval":
             flags.evaluate()
         # An autocast around the whole step would go on using its casts of the former weights.
         torch.clear_autocast_cache()
 
     def end(self) -> None:
-        """Put everything back after an evaluation, also after one that was cut off anywhere."""
+        """Put everything back after an evaluation.
+
+        Whoever makes a step calls it once more where that was cut off, for an interrupt can hit it.
+        """
         if self._skip is not None and _get_current_function_mode() is self._skip:
             self._skip.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        for put_back in self._put_back:
-            put_back()
-        if self._evaluated is not None:
-            show_new_weights(self._evaluated)
-        self._evaluated, self._put_back, self._skip = None, (), None
-
-    def __getstate__(self) -> dict[str, Any]:
-        own = {"_evaluated": None, "_put_back": (), "_skip": None}
-        return {**self.__dict__, **own}
+        for guard in self._guards:
+            guard.put_back()
+        if self._guards:
+            show_new_weights(self._context.model.modules())
+        self._guards, self._skip = (), None
 
 
 def _autocast() -> list[tuple[str, bool, torch.dtype]]:
@@ -736,54 +733,29 @@ def scalar(owner: str, argument: str, value: Any) -> float:
     """Return a loss, or what is compared instead, as a float.
 
     Raises:
-        TypeError: if it is neither a number nor a tensor of real numbers.
-        ValueError: if it is a tensor of more or less than one element.
+        TypeError, ValueError: as `as_loss`.
     """
-    if isinstance(value, Tensor):
-        if value.numel() != 1:
-            raise _no_scalar(owner, argument, value)
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{owner}.step({argument}): {_what(argument)} a scalar, got {value!r}")
-    return float(value)
-
-
-def unread(owner: str, argument: str, value: Any) -> Tensor | float:
-    """Return the same without waiting for the device of a tensor; its number is read later.
-
-    Raises:
-        TypeError, ValueError: as `scalar`.
-    """
-    if type(value) is Tensor and value.is_floating_point() and value.numel() == 1:
-        return value.detach()
-    return scalar(owner, argument, value)
+    return float(as_loss(owner, argument, value))
 
 
 def as_loss(owner: str, argument: str, value: Any) -> Tensor:
-    """Return a loss as a tensor of one element, without waiting for its device.
+    """Return the same as a tensor of one element, without waiting for its device.
 
     Raises:
-        TypeError: if it is neither a number nor a tensor.
+        TypeError: if it is neither a number nor a tensor of real numbers.
         ValueError: if it is a tensor of more or less than one element.
     """
+    what = "value" if argument in ("objective", "accept_on") else "loss"
+    rule = f"{owner}.step({argument}): the {what} must be a scalar, got"
+    is_number = isinstance(value, Real | Tensor) and not isinstance(value, bool)
+    if not is_number or getattr(value, "dtype", None) in _NOT_REAL:
+        raise TypeError(f"{rule} {value!r}")
     if not isinstance(value, Tensor):
-        return torch.tensor(scalar(owner, argument, value), dtype=torch.float64)
+        return torch.tensor(float(value), dtype=torch.float64)
     if value.numel() != 1:
-        raise _no_scalar(owner, argument, value)
-    if value.is_complex() or value.dtype is torch.bool:
-        raise TypeError(f"{owner}.step({argument}): the loss must be a scalar, got {value!r}")
+        shape = tuple(value.shape)
+        raise ValueError(f"{rule} a tensor of shape {shape}; reduce it, for example by .mean()")
     return value.detach()
-
-
-def _no_scalar(owner: str, argument: str, value: Tensor) -> ValueError:
-    return ValueError(
-        f"{owner}.step({argument}): {_what(argument)} a scalar, got a tensor of shape "
-        f"{tuple(value.shape)}; reduce it, for example by .mean()"
-    )
-
-
-def _what(argument: str) -> str:
-    return f"the {'value' if argument in ('objective', 'accept_on') else 'loss'} must be"
 
 
 def loss_in(result: Any) -> Any:

@@ -274,8 +274,8 @@ class SelfTuner(OptimizerWrapper):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base, at its ratio to the others; every arm has it as it is now."""
+        direction("SelfTuner", self.base, param_group)
         super().add_param_group(param_group)
-        direction("SelfTuner", self.base)
         self._run.rates.multiples()
         if self._arms is not None:
             self._arms.include(self.base.param_groups[-1])
@@ -289,10 +289,7 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing:
-            self._intake.begin_replays()
-        else:
-            self._intake.end_replays()
+        self._intake.set_replays(self.is_racing)
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
@@ -506,7 +503,7 @@ class Holding:
         """
         if not self._has_entered:
             self.write(run)
-            run.intake.end_replays()
+            run.intake.set_replays(False)
             run.guard.begin()
             self._has_entered = True
 

@@ -206,7 +206,7 @@ class Session:
     def _restore_random(self, state: dict[str, Any]) -> None:
         """Continue with the random numbers of this process; in another world begin new ones."""
         own = state.get("ranks", [state["random"]])
-        RandomState(**own[self.world.rank if len(own) == self.world.size else 0]).restore()
+        RandomState(**own[self.world.rank if len(own) == self.world.size else 0]).put_back()
         if len(own) != self.world.size:
             self.world.seed_apart(self.config.seeds["init_seed"], self.step)
 
@@ -409,7 +409,7 @@ def evaluate(
             found.append(_Found(total, targets.numel(), len(targets), correct))
     finally:
         model.train(training)
-        random_state.restore()  # a model may draw in evaluation too
+        random_state.put_back()  # a model may draw in evaluation too
     found = world.merge(found)
     loss, batch_means = 0.0, 0.0
     for minibatch in found:

@@ -86,6 +86,15 @@ def carrying():
     return net
 
 
+def mean_in_an_attribute(net, x):
+    """Made in the first forward, then written in place; it is no buffer."""
+    if not hasattr(net, "mean"):
+        net.mean = torch.zeros(8)
+    hidden = net.first(x).tanh()
+    net.mean.lerp_(hidden.detach().mean(0), 0.1)
+    return net.last(hidden - net.mean)
+
+
 def momentum_encoder(net, x):
     """As in MoCo and BYOL: the forward moves parameters that are frozen."""
     with torch.no_grad():
@@ -196,6 +205,7 @@ MODELS = {
         state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
     ),
     "state in an attribute": carrying,
+    "mean in an attribute": lambda: Net(mean_in_an_attribute),
     "momentum encoder": encoders,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
     "buffer that is a weight": alias,
@@ -206,7 +216,6 @@ MODELS = {
         other=nn.Linear(6, 8),
         scales=nn.ParameterList(nn.Parameter(torch.ones(())) for _ in range(3)),
     ),
-    "lazy layers": lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(1)),
     "quantization-aware": quantization_aware,
     "hooks and pruning": hooks,
 }
