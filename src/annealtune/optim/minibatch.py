@@ -336,7 +336,6 @@ class Intake:
         differentiates: whether only recorded calls count that lead to a backward.
 
     Attributes:
-        records: whether a function was ever recorded.
         replays: whether losses are computed again: recorded calls keep a minibatch alive.
         paused: whether nothing is remembered at the moment.
         watches: whether it must hear of forwards.
@@ -354,11 +353,9 @@ class Intake:
         self._losses: list[Tensor] = []  # of calls that need not be repeated
         self.paused = False
         self.watches = True
-        self.records = False
         self.replays = True
         self.before: Surroundings | None = None
         self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
-        self._knows_closures = False  # whether one was looked at: the others are like it
         self.has_made_gradients = False  # for a closure that did not
         self._watch: Watch | None = None  # of the first forward, while it is under way
         self._notice: RemovableHandle | None = None  # of a forward that is under way
@@ -381,7 +378,6 @@ class Intake:
             raise TypeError(
                 f"{owner}.record(fn, scaler=...) must be a torch.amp.GradScaler, got {scaler!r}"
             )
-        self.records = True
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -491,9 +487,7 @@ class Intake:
         calls, losses = self._calls, self._losses
         self._calls, self._losses = [], []
         if closure is not None:
-            if not self._knows_closures:
-                _refuse_lightning(context.owner, closure)
-                self._knows_closures = True
+            _refuse_lightning(context.owner, closure)
             if self.has_made_gradients:  # free them before the next forward
                 context.base.zero_grad()
                 self.has_made_gradients = False
@@ -502,13 +496,13 @@ class Intake:
             return Minibatch(context, losses)
         calls = list(filter(operator.attrgetter("is_done"), calls))
         if not calls:
-            raise self._no_minibatch()
+            raise TypeError(
+                f"{context.owner}.step() must be given a closure, or follow a call of a recorded "
+                "function that led to a backward, got neither since the last step (calls under "
+                "torch.no_grad() do not count); wrap the function by compute_loss = opt.record(fn) "
+                "and call compute_loss(...).backward() before step(), or call step(closure)"
+            )
         return RecordedMinibatch(context, calls, self)
-
-    def take_calls(self) -> RecordedMinibatch | None:
-        """Return the calls since the last step, if there are any, and forget them."""
-        calls, self._calls = self._calls, []
-        return RecordedMinibatch(self._context, calls, self) if calls else None
 
     def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
         """Have a function called after each gradient that is made here."""
@@ -540,19 +534,6 @@ class Intake:
         if not self.paused and (self._calls or self._losses):
             self._calls = [call for call in self._calls if not call.is_done]
             self._losses = []
-
-    def _no_minibatch(self) -> TypeError:
-        missing = "no closure, and no function was recorded"
-        if self.records:
-            missing = (
-                "neither, no call of a recorded function that led to a backward since the last "
-                "step (calls under torch.no_grad() do not count)"
-            )
-        return TypeError(
-            f"{self._context.owner}.step() must be given a closure, or follow the backward of a "
-            f"recorded function, got {missing}; wrap the function by compute_loss = opt.record(fn) "
-            "and call compute_loss(...).backward() before step(), or call step(closure)"
-        )
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
