@@ -200,19 +200,6 @@ def scaled_loop(net, tuner, scaler, x, y, overflow=()):
         scaler.update()
 
 
-def test_through_a_grad_scaler_the_moves_are_those_without_one(make_net, batch, bits):
-    x, y = batch
-    nets = [make_net(), make_net()]
-    for net, enabled in zip(nets, (True, False), strict=True):
-        tuner = SGDSA(net, grid(lr=[8.0, 0.5]), temperature=0.01)
-        scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, enabled=enabled)
-        torch.manual_seed(0)
-        scaled_loop(net, tuner, scaler, x, y)
-        assert tuner.moves.total.tried == 12
-        assert 0 < tuner.moves.total.accepted < 12
-    assert bits(nets[0].state_dict()) == bits(nets[1].state_dict())
-
-
 def test_a_step_that_the_scaler_skips_is_none(net, batch):
     x, y = batch
     tuner = SGDSA(net, grid(lr=[0.0]), temperature=0.0)

@@ -65,20 +65,22 @@ def test_a_loss_that_is_another_the_second_time(name):
         opt.step()
 
 
+OUTSIDE = {
+    "as an argument": lambda out, y: (F.mse_loss, (out, y)),
+    "in a dict": lambda out, y: (lambda batch: F.mse_loss(batch["out"], y), ({"out": out},)),
+    "captured": lambda out, y: (lambda: F.mse_loss(out, y), ()),
+}
+
+
 @pytest.mark.parametrize("kind", [SelfTuner, EmbeddedTuner])
-def test_a_function_that_does_not_contain_the_forward(kind):
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_function_that_does_not_contain_the_forward(kind, name):
     """As it is when somebody records the criterion alone."""
-    model = nn.Linear(6, 1)
+    model, (x, y) = nn.Linear(6, 1), inputs()
     opt = kind(torch.optim.AdamW(model.parameters()), model, total_steps=300)
-    criterion = opt.record(F.mse_loss)
-    x, y = inputs()
-
-    def train():
-        criterion(model(x), y).backward()
-        opt.step()
-
-    with pytest.raises(SAID, match="record"):
-        train()
+    function, given = OUTSIDE[name](model(x), y)
+    with pytest.raises(ValueError, match="record"):
+        opt.record(function)(*given)
 
 
 def test_lazy_layers():
@@ -114,10 +116,17 @@ def test_a_term_or_clipping_in_the_loop(what):
         opt.step()
 
 
-def test_a_scaler_that_is_not_told():
-    scaler, (opt, compute_loss) = torch.amp.GradScaler("cpu"), raced(nn.Linear(6, 1))
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_scaler_that_is_not_told_or_clipping_after_it(is_told):
+    model, scaler = nn.Linear(6, 1), torch.amp.GradScaler("cpu")
+    opt = SelfTuner(torch.optim.AdamW(model.parameters()), model, total_steps=300)
+    loss_of = lambda x, y: F.mse_loss(model(x), y)
+    compute_loss = opt.record(loss_of, scaler=scaler if is_told else None)
     scaler.scale(compute_loss(*inputs())).backward()
-    with pytest.raises(SAID, match="scaler"):
+    if is_told:
+        scaler.unscale_(opt)
+        nn.utils.clip_grad_norm_(model.parameters(), 1e6)  # does not bind
+    with pytest.raises(UserWarning, match="before_step" if is_told else "scaler"):
         scaler.step(opt)
 
 
