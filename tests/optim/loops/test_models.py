@@ -95,6 +95,14 @@ def mean_in_an_attribute(net, x):
     return net.last(hidden - net.mean)
 
 
+def oddities(net, x):
+    """Parameters of every shape; buffers that are absent, expanded, written and replaced."""
+    net.count += 1
+    net.mean = 0.9 * net.mean + 0.1 * x.mean(0)
+    hidden = F.dropout(net.first(x - net.mean), 0.3, net.training)
+    return net.last(hidden) * net.scale + (net.strided * net.mask).sum() + net.empty.sum()
+
+
 def momentum_encoder(net, x):
     """As in MoCo and BYOL: the forward moves parameters that are frozen."""
     with torch.no_grad():
@@ -205,6 +213,17 @@ MODELS = {
         state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
     ),
     "state in an attribute": carrying,
+    "oddities": lambda: Net(
+        oddities,
+        scale=nn.Parameter(torch.tensor(0.7)),
+        strided=nn.Parameter(torch.linspace(0, 1, 12)[::3]),
+        empty=nn.Parameter(torch.zeros(0, 3)),
+        unused=nn.Parameter(torch.ones(2)),
+        count=torch.zeros((), dtype=torch.int64),
+        mean=torch.zeros(6),
+        mask=torch.ones(1).expand(4),
+        nothing=None,
+    ),
     "mean in an attribute": lambda: Net(mean_in_an_attribute),
     "momentum encoder": encoders,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
