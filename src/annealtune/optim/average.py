@@ -18,7 +18,6 @@ from annealtune.optim.run_state import (
     Pairs,
     PutAside,
     RandomState,
-    are_plain,
     kept,
     write,
 )
@@ -88,7 +87,8 @@ class WeightAverage(Part):
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
         share = 1.0 if self._latest or share >= left else share / left
-        if known and are_plain(known):
+        # Foreach does not know subclasses, such as FSDP's sharded tensors.
+        if known and {Tensor, nn.Parameter}.issuperset(map(type, known)):
             torch._foreach_lerp_(self._means, known, share)
         else:
             for mean, tensor in zip(self._means, known, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -48,14 +48,6 @@ class Context:
         self.wrappers = Wrappers(model)
         self.model: nn.Module = unwrapped(model)
         self.written: list[Tensor] | None = None
-
-    def others(self, leaves: Iterable[Tensor] = ()) -> list[Tensor]:
-        """Return the parameters of the model, and the leaves, that the base does not have."""
-        found: dict[Tensor, None] = dict.fromkeys(self.model.parameters())
-        found.update(dict.fromkeys(leaves))
-        for p in parameters_of(self.base):
-            found.pop(p, None)
-        return list(found)
 
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
 # Calls in which a hook is watched, those of a race among them.
@@ -100,16 +101,13 @@ REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
 
 def copied(value: Any) -> Any:
     """Copy containers and the tensors in them; parameters and other objects are what they are."""
-    if isinstance(value, Tensor):
-        return value if isinstance(value, nn.Parameter) else value.detach().clone()
-    if isinstance(value, dict):
-        made = copy.copy(value)
-        for key, item in value.items():
-            made[key] = copied(item)
-        return made
-    if isinstance(value, deque):
-        return deque(map(copied, value), value.maxlen)
-    return type(value)(map(copied, value)) if type(value) in (list, tuple, set) else value
+    return tree_map(_copied_leaf, value)
+
+
+def _copied_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf if isinstance(leaf, nn.Parameter) else leaf.detach().clone()
+    return copy.copy(leaf) if isinstance(leaf, REMEMBERED) else leaf
 
 
 def same(one: Any, other: Any) -> bool:

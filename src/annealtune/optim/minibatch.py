@@ -172,8 +172,11 @@ class Minibatch:
     def other_gradients(self) -> Gradients:
         """Return the gradients of everything that it reaches and the base does not have."""
         context = self._context
+        others = dict.fromkeys([*context.model.parameters(), *self._leaves])
+        for p in parameters_of(context.base):
+            others.pop(p, None)
         copied = bool(context.wrappers.modules) and context.wrappers.have_views
-        return Gradients(context.others(self._leaves), copied=copied)
+        return Gradients(others, copied=copied)
 
     def first(self) -> list[Tensor]:
         """Have the gradient at the present weights in place; return the losses it is made of."""
@@ -199,31 +202,22 @@ class ClosureMinibatch(Minibatch):
         context: the run.
         closure: computes the loss.
         intake: hears of its forward, and of gradients that are made for it.
-        again: whether its loss will be computed again.
     """
 
-    def __init__(
-        self, context: Context, closure: Callable[[], Any], intake: Intake, *, again: bool
-    ) -> None:
+    def __init__(self, context: Context, closure: Callable[[], Any], intake: Intake) -> None:
         if not callable(closure):
             raise not_callable(context.owner, "closure", closure)
         super().__init__(context, [])
         self._closure = closure
         self._intake = intake
-        self._repeats = again
-        if again:
+        if intake.replays:
             self.start = RandomState.capture()
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""
-        watches = self._repeats and self._intake.watches
-        try:
-            if watches:
-                self._intake.begin_forward()
+        watches = self._intake.replays and self._intake.watches
+        with self._intake.forward() if watches else contextlib.nullcontext():
             self.returned = self._run()
-        finally:
-            if watches:
-                self._intake.end_forward()
         return [self.returned]
 
     def compared(self) -> Tensor:
@@ -253,7 +247,7 @@ class ClosureMinibatch(Minibatch):
             self.result = self._closure()
         loss = loss_in(self.result)
         detached = as_loss(owner, "closure", loss)
-        if self._intake.notes and self._repeats and not self._leaves:
+        if self._intake.notes and self._intake.replays and not self._leaves:
             self._leaves, _ = leaves_of(loss)
         for p, gradient, version in before:
             if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
@@ -357,13 +351,11 @@ class Intake:
         self.before: Surroundings | None = None
         self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
         self.has_made_gradients = False  # for a closure that did not
-        self._watch: Watch | None = None  # of the first forward, while it is under way
-        self._notice: RemovableHandle | None = None  # of a forward that is under way
         # What the last backward of a recorded call has left: parameters, the ids of their gradients
         # and how often those were written. Held, they would outlive zero_grad.
         self._left: list[tuple[Tensor, int, int]] = []
-        # Storages that recorded calls have returned, as far as somebody has them.
-        self._returned: dict[int, weakref.ref[Any]] = {}
+        # Storages that recorded calls have made and returned, as far as somebody has them.
+        self._returned: list[weakref.ref[Any]] = []
 
     def record(self, function: Function, scaler: Any = None) -> Function:
         """Return a function that does the same and is remembered.
@@ -398,53 +390,46 @@ class Intake:
 
     def _remembered(self, compute: functools.partial[Any], scaler: Any) -> Any:
         heard = self._hear if self._differentiates else None
+        finds_leaves = self.notes or self._context.written is None
         given = _storages((compute.args, compute.keywords)) if self.notes else {}
         try:
             self.paused = True  # a recorded function that it calls is a part of it
-            if self.watches:
-                self.begin_forward()
-            finds_leaves = self.notes or self._watch is not None
-            call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
+            with self.forward() if self.watches else contextlib.nullcontext():
+                call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
         finally:
             self.paused = False
-            if self.watches:
-                self.end_forward()
         if self.notes:
-            call.carries = self._carries(given, _storages(call.result))
+            known = set(map(id, map(operator.call, self._returned)))
+            call.carries = not known.isdisjoint(given)
+            made = _storages(call.result)
+            for key in given:
+                made.pop(key, None)
+            self._returned += map(weakref.ref, made.values())
         self._calls.append(call)
         result, call.result = call.result, None
         return result
 
-    def _carries(self, given: dict[int, Any], returned: dict[int, Any]) -> bool:
-        """Tell whether a call was given storages that earlier ones have made; note its own."""
-        for key, known in tuple(self._returned.items()):
-            if known() is None:  # the next storage may be given its id
-                del self._returned[key]
-        carries = not given.keys().isdisjoint(self._returned)
-        for key in returned.keys() - given.keys():
-            self._returned[key] = weakref.ref(returned[key])
-        return carries
-
-    def begin_forward(self) -> None:
-        """Note what a forward of the loop starts from; find out what it touches."""
+    @contextlib.contextmanager
+    def forward(self) -> Iterator[None]:
+        """Note what a forward of the loop starts from, and find out what it touches."""
         context = self._context
+        is_distributed = distributed.is_available() and distributed.is_initialized()
         if self.notes and not self._calls:
             self.before = Surroundings(context.model.modules(), context.written or ())
-        if context.written is None:
-            self._watch = Watch(context)
-        if distributed.is_available() and distributed.is_initialized():
-            self._notice = context.model.register_forward_pre_hook(context.wrappers.notice)
-
-    def end_forward(self) -> None:
-        """Let the model alone again; take in the parameters that the forward has written."""
-        if self._notice is not None:
-            self._notice.remove()
-            self._notice = None
-        self.watches = self.notes or (distributed.is_available() and distributed.is_initialized())
-        if self._watch is not None:
-            pairs, self._watch = self._watch.written(), None
-            if self.before is not None and pairs:
-                self.before.add(pairs)
+        watch = Watch(context) if context.written is None else None
+        notice: RemovableHandle | None = None
+        if is_distributed:
+            notice = context.model.register_forward_pre_hook(context.wrappers.notice)
+        try:
+            yield
+        finally:
+            if notice is not None:
+                notice.remove()
+            self.watches = self.notes or is_distributed
+            if watch is not None:
+                pairs = watch.written()
+                if self.before is not None and pairs:
+                    self.before.add(pairs)
 
     def _hear(self, call: Call, gradient: Tensor) -> None:
         """Hear that the backward of a call begins."""
@@ -470,15 +455,11 @@ class Intake:
                 return True
         return False
 
-    def take(self, closure: Callable[[], Any] | None, *, again: bool = True) -> Minibatch:
-        """Return the minibatch of this step.
-
-        Args:
-            closure: as in ``step``.
-            again: whether its loss will be computed again.
+    def take(self, closure: Callable[[], Any] | None) -> Minibatch:
+        """Return the minibatch of this step, told by a closure or by recorded calls.
 
         Raises:
-            TypeError: if it cannot be and must.
+            TypeError: if its loss must be computed again and nothing tells how.
         """
         context = self._context
         if distributed.is_available() and distributed.is_initialized():
@@ -491,8 +472,8 @@ class Intake:
             if self.has_made_gradients:  # free them before the next forward
                 context.base.zero_grad()
                 self.has_made_gradients = False
-            return ClosureMinibatch(context, closure, self, again=again)
-        if not again:
+            return ClosureMinibatch(context, closure, self)
+        if not self.replays:
             return Minibatch(context, losses)
         calls = list(filter(operator.attrgetter("is_done"), calls))
         if not calls:
@@ -510,21 +491,11 @@ class Intake:
         self.after_replay[handle.id] = function
         return handle
 
-    @contextlib.contextmanager
-    def silence(self) -> Iterator[None]:
-        """Remember nothing meanwhile: the step itself runs the caller's functions."""
-        before = self.paused
-        try:
-            self.paused = True
-            yield
-        finally:
-            self.paused = before
-
     def set_replays(self, replays: bool) -> None:
         """Tell whether losses are computed again from here on; if not, keep no minibatch alive."""
         self.replays = replays
         if not replays:
-            self.before, self._left, self._returned = None, [], {}
+            self.before, self._left, self._returned = None, [], []
 
     def forget_done(self) -> None:
         """Drop calls whose gradients will be zeroed: they belong to a step that was skipped.
@@ -537,9 +508,8 @@ class Intake:
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
-        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "_returned": {}}
+        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "_returned": []}
         own |= {"paused": False, "after_replay": OrderedDict(), "before": None}
-        own |= {"_watch": None, "_notice": None}
         return {**self.__dict__, **own}
 
 

@@ -30,7 +30,6 @@ from annealtune.optim.hooks import REMEMBERED, TORCHS_OWN, Hook, copied, same
 from annealtune.optim.parameters import gathered, parameters_of, read
 
 Pairs = list[tuple[Tensor, Tensor]]
-Named = dict[str, Any]  # tensors by name, or None
 
 
 class RandomState(NamedTuple):
@@ -98,9 +97,11 @@ def kept(*guards: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def unchanged(weights: Iterable[Tensor], modules: list[nn.Module]) -> Iterator[None]:
     """Put weights, buffers, training flags and random numbers back after an evaluation."""
-    with kept(RandomState.capture(), Surroundings(modules, weights), Flags(modules)):
-        yield
-    show_new_weights(modules)
+    try:
+        with kept(RandomState.capture(), Surroundings(modules, weights), Flags(modules)):
+            yield
+    finally:
+        show_new_weights(modules)
 
 
 class Copies:
@@ -126,7 +127,7 @@ class Copies:
             return
         kinds: dict[Any, list[Tensor]] = {}
         for t in tensors:
-            is_plain = type(t) in (Tensor, nn.Parameter)
+            is_plain = type(t) in (Tensor, nn.Parameter)  # foreach knows no shards, for instance
             kinds.setdefault((t.device, t.dtype) if is_plain else id(t), []).append(t)
         self._forms, self._groups = [], []  # the old copies go before there are new ones
         self._groups = [(group, [t.detach().clone() for t in group]) for group in kinds.values()]
@@ -246,7 +247,7 @@ class Surroundings:
         pairs = () if self._copies is None else self._copies.pairs()
         return {id(tensor): kept for tensor, kept in pairs}
 
-    def state_dict(self, model: nn.Module) -> Named:
+    def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
         """Return copies of the tensors by name."""
         copies = self.copies()
         found = {name: copies[id(p)] for name, p in model.named_parameters() if id(p) in copies}
@@ -377,13 +378,8 @@ def show_new_weights(modules: Iterable[nn.Module]) -> None:
                 module.reshard()
 
 
-def are_plain(tensors: list[Tensor]) -> bool:
-    """Tell whether foreach knows them: subclasses, such as FSDP's sharded tensors, it does not."""
-    return {Tensor, nn.Parameter}.issuperset(map(type, tensors))
-
-
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    if len(targets) > 1 and are_plain(targets):
+    if len(targets) > 1:
         torch._foreach_copy_(targets, sources)
     else:
         for target, source in zip(targets, sources, strict=True):
@@ -622,7 +618,9 @@ class RunState:
             StateError: if it has other weights.
         """
         lists = self._weights, state["weights"]
-        own, saved = ([(w.shape, _shards(w)) for w in weights] for weights in lists)
+        own, saved = (
+            [(w.shape, getattr(w, "_local_tensor", w).shape) for w in weights] for weights in lists
+        )
         if own != saved:
             raise StateError(
                 "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
@@ -639,12 +637,6 @@ def _owned(held: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a state holds, with an optimizer's part and memories that nobody else has."""
     memories = {hook: copied(memory) for hook, memory in held["_memories"].items()}
     return {**held, "_part": copy.deepcopy(held["_part"]), "_memories": memories}
-
-
-def _shards(tensor: Tensor) -> int:
-    """Return over how many processes a tensor is sharded."""
-    mesh = getattr(tensor, "device_mesh", None)
-    return 1 if mesh is None else int(mesh.size())
 
 
 def hooks_of(base: Optimizer) -> list[Hook]:

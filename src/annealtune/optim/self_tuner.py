@@ -156,7 +156,7 @@ class SelfTuner(OptimizerWrapper):
         if run.steps == 0:
             _refuse_schedulers(self, self.base)
         run.check_undisturbed()
-        minibatch = run.intake.take(closure, again=self.is_racing)
+        minibatch = run.intake.take(closure)
         try:
             run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient

@@ -187,10 +187,11 @@ class StochasticSA(AnnealedOptimizer):
                 "frozen ones are not moved, got none"
             )
         try:
+            self._intake.paused = True
             if closure is None and self._probe.mode == "train":
                 objective = minibatch.compared()  # the caller has made this forward
             else:
-                with self._intake.silence(), self._probe.plain_forward():
+                with self._probe.plain_forward():
                     objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
             value = self._annealing.mean(self._ranks, value, "before")
@@ -214,6 +215,8 @@ class StochasticSA(AnnealedOptimizer):
                 self._before.restore()
                 self._is_trying = False
             raise
+        finally:
+            self._intake.paused = False
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
@@ -237,7 +240,7 @@ class StochasticSA(AnnealedOptimizer):
         return minus
 
     def _evaluate(self, minibatch: Minibatch) -> float:
-        with self._intake.silence(), self._probe.replay(minibatch.start, closure=True):
+        with self._probe.replay(minibatch.start, closure=True):
             value = scalar("StochasticSA", "closure", minibatch.evaluate())
         value = value if self._weights_are_finite() else math.nan
         return self._annealing.mean(self._ranks, value, "after")

@@ -183,9 +183,13 @@ class OptimizerWrapper(Optimizer):
         """
         self._refuse_pending("validate")
         self._ranks.begin()
-        with self._intake.silence(), kept(self._context.wrappers.present()), self._own_writes():
-            average = self._shown_average if self._arms is None else None
-            return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
+        average = self._shown_average if self._arms is None else None
+        paused, self._intake.paused = self._intake.paused, True
+        try:
+            with kept(self._context.wrappers.present()), self._own_writes():
+                return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
+        finally:
+            self._intake.paused = paused
 
     @contextmanager
     def best(self) -> Iterator[None]:
