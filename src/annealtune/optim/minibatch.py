@@ -75,7 +75,12 @@ class Call:
         self._wrapper = DistributedDataParallel._active_ddp_module  # whose forward this is part of
         self.exchanges: Exchanges | None = None  # whether its gradient was to be exchanged
         self.start = RandomState.capture()
-        self._autocast = _autocast()
+        devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+        # The precision that is on now.
+        self._autocast = [
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in devices
+        ]
         self.factor: Tensor | None = None  # None until its backward
         self.is_done = heard is None  # whether it had one
         self.carries = False  # whether it was given what an earlier call has returned
@@ -84,9 +89,7 @@ class Call:
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
             self.exchanges = context.wrappers.present()
-        loss = loss_in(self.result)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise _no_loss(self._owner, loss)
+        loss = _recorded_loss(self._owner, self.result)
         self.leaves, is_older = leaves_of(loss, began) if finds_leaves else ([], False)
         if is_older:
             raise ValueError(
@@ -377,9 +380,7 @@ class Intake:
                 return function(*args, **kwargs)
             if not self.replays:
                 result = function(*args, **kwargs)
-                loss = loss_in(result)
-                if not isinstance(loss, Tensor) or loss.numel() != 1:
-                    raise _no_loss(owner, loss)
+                loss = _recorded_loss(owner, result)
                 if loss.requires_grad:  # one of a validation says nothing of the run
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
@@ -655,15 +656,6 @@ class Probe:
         self._guards, self._skip = (), None
 
 
-def _autocast() -> list[tuple[str, bool, torch.dtype]]:
-    """Return the precision that is on now, on the CPU and on CUDA where it is used."""
-    found = []
-    for device in ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",):
-        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        found.append((device, enabled, dtype))
-    return found
-
-
 def _refuse_lightning(owner: str, closure: Callable[[], Any]) -> None:
     """Refuse Lightning's closure, which must not be run twice."""
     made_in = getattr(getattr(closure, "func", closure), "__module__", None) or ""
@@ -716,9 +708,13 @@ def loss_in(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) and result else result
 
 
-def _no_loss(owner: str, found: Any) -> TypeError:
-    shown = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
-    return TypeError(
+def _recorded_loss(owner: str, result: Any) -> Tensor:
+    """Return the loss in what a recorded function returned."""
+    loss = loss_in(result)
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        return loss
+    shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+    raise TypeError(
         f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
         f"one, or a dict with one under 'loss', got {shown}"
     )

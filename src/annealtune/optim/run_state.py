@@ -710,9 +710,7 @@ class PutAside:
         self._model = model
         self._pairs = pairs
         self._modules = list(model.modules())
-        shown = {id(t): t for t, _ in pairs}
-        self._before = Surroundings(self._modules, shown.values())
-        self._unmoved = Copies(p for p in _own(base) if id(p) not in shown)
+        self._before = Surroundings(self._modules, (t for t, _ in pairs))
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
@@ -755,11 +753,11 @@ class PutAside:
         """
         own = {id(p) for p in _own(self._base)}
         shown = [(t, value.to(t.dtype)) for t, value in self._pairs if id(t) in own]
-        return not all(starmap(are_equal, [*shown, *self._unmoved.pairs()]))
+        return not all(starmap(are_equal, shown))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return copies of the weights of the base and of the buffers of the model, by name."""
-        former = self._before.copies() | {id(p): value for p, value in self._unmoved.pairs()}
+        former = self._before.copies()
         live = named_tensors(self._base, self._model, others=False)
         return {name: former.get(id(t), t).detach().clone() for name, t in live.items()}
 

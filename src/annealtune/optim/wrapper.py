@@ -113,15 +113,15 @@ class OptimizerWrapper(Optimizer):
         return self._average.swapped_in(loader)
 
     def eval(self) -> None:
-        """Give the model its average until `train` is called; nothing where none is kept.
+        """Give the model its average until `train` is called; nothing where there is none by now.
 
         Hugging Face's Trainer and Accelerate call both by themselves. A state dict that is taken in
         between holds the weights that are trained, and loading it gives them back to the model.
         Weights that are loaded into the model in between are the trained ones from then on.
         """
-        if self._average is not None and self._evaluation is None:
+        if self._shown_average is not None and self._evaluation is None:
             self._refuse_pending("eval")
-            self._evaluation = self._average.put_aside().show()
+            self._evaluation = self._shown_average.put_aside().show()
 
     def train(self) -> None:
         """Give the model back the weights that are trained, after `eval`.
