@@ -95,7 +95,8 @@ def _value(place: Any, name: str) -> Any:
 
 
 _ABSENT = object()
-_COMPARED = (bool, int, float, str, tuple, set)
+_COMPARED = (bool, int, float, str, set)
+_IN_A_ROW = (list, tuple, deque)
 REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
 
 
@@ -116,6 +117,6 @@ def same(one: Any, other: Any) -> bool:
         return one.shape == other.shape and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | deque) and isinstance(other, list | deque):
+    if isinstance(one, _IN_A_ROW) and isinstance(other, _IN_A_ROW):
         return len(one) == len(other) and all(map(same, one, other))
     return one is other or (isinstance(one, _COMPARED) and bool(one == other))

@@ -474,9 +474,6 @@ class StateOutside:
         >>> StateOutside(torch.optim.SGD([weight])).refuse_changes("EmbeddedTuner")
     """
 
-    # What can be undone; the defaults are read by nobody after the construction.
-    _RESTORED = ("param_groups", "state", "defaults")
-
     def __init__(self, base: Optimizer) -> None:
         self._base = base
         self._before = self._present()
@@ -497,10 +494,12 @@ class StateOutside:
         """Return copies; flags that something was said once do not count."""
         found = {}
         for name, value in vars(self._base).items():
+            if name in ("param_groups", "state", "defaults"):
+                continue  # can be undone; the defaults are read by nobody after the construction
             if isinstance(value, Optimizer) and value.state is not self._base.state:
                 found[f"{name}.state"] = copied(value.state)
-            elif name not in self._RESTORED and isinstance(value, REMEMBERED):
-                found[name] = None if isinstance(value, bool) else copied(value)
+            elif isinstance(value, REMEMBERED) and not isinstance(value, bool):
+                found[name] = copied(value)
         return found
 
 
@@ -624,8 +623,8 @@ class RunState:
         if own != saved:
             raise StateError(
                 "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
-                f"weights, sharded over as many processes, here {own}, got {saved}; load it as it "
-                "was saved, or save between races: opt.is_racing tells"
+                f"weights, sharded over as many processes, here {len(own)} weights, got "
+                f"{len(saved)}; load it as it was saved, or save between races: opt.is_racing tells"
             )
         for weight, value in zip(*lists, strict=True):
             weight.copy_(value)

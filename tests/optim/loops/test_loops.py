@@ -206,8 +206,8 @@ def filters(run):
     def filtered():
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for p in model.parameters():
-            slow[p] = 0.9 * slow.get(p, 0) + 0.1 * p.grad
-            p.grad.add_(slow[p] + 0.01 * torch.randn_like(p), alpha=2.0)
+            slow[p] = 0.9 * slow.get(p, (0, 0))[0] + 0.1 * p.grad, p.grad
+            p.grad.add_(slow[p][0] + 0.01 * torch.randn_like(p), alpha=2.0)
 
     run.before_step(model.zero_grad).remove()
     run.before_step(filtered)
