@@ -86,19 +86,21 @@ class Watch:
         known = {p for p in parameters_of(context.base) if p.requires_grad}
         known.update(context.written or ())
         self._lazy: list[tuple[Tensor, Tensor]] = []
-        self._copied: list[tuple[Tensor, Tensor]] = []
+        self._copied: list[tuple[Tensor, Tensor, int]] = []
         for p in context.model.parameters():
             if type(p) is nn.Parameter and p not in known:
                 try:
                     self._lazy.append((p, p.detach()._lazy_clone()))
                 except RuntimeError:
-                    self._copied.append((p, p.detach().clone()))
+                    self._copied.append((p, p.detach().clone(), p._version))
 
     def written(self) -> list[tuple[Tensor, Tensor]]:
         """Return those that were written since, with what they were; the run knows them then."""
         address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
         found = [(p, then) for p, then in self._lazy if address(p) != address(then)]
-        found += [(p, then) for p, then in self._copied if not torch.equal(p, then)]
+        for p, then, version in self._copied:
+            if p._version != version or not torch.equal(p, then):
+                found.append((p, then))
         known = self._context.written or []
         self._context.written = [*known, *(p for p, _ in found)]
         return found

@@ -118,6 +118,13 @@ def encoders():
     return Net(momentum_encoder, query=query, key=key)
 
 
+def encoders_in_foreign_memory():
+    net = encoders()
+    for p in net.key.parameters():
+        p.data = torch.from_numpy(p.detach().numpy().copy())
+    return net
+
+
 def growing_bank(net, x):
     hidden = net.first(x).tanh()
     net.bank = torch.cat([net.bank, hidden.detach()])[-400:]
@@ -226,6 +233,7 @@ MODELS = {
     ),
     "mean in an attribute": lambda: Net(mean_in_an_attribute),
     "momentum encoder": encoders,
+    "momentum encoder in NumPy's memory": encoders_in_foreign_memory,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
     "buffer that is a weight": alias,
     "cache made late": lambda: Net(cache_made_late, cache=None),
