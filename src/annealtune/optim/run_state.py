@@ -755,30 +755,22 @@ class PutAside:
         return not all(starmap(are_equal, shown))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of the weights of the base and of the buffers of the model, by name."""
-        former = self._before.copies()
-        live = named_tensors(self._base, self._model, others=False)
-        return {name: former.get(id(t), t).detach().clone() for name, t in live.items()}
+        """Return copies of the weights of the base, and of what was put aside, by name."""
+        former = {id(p): p for p in _own(self._base)} | self._before.copies()
+        live = named_tensors(self._base, self._model)
+        found = {name: former[id(t)] for name, t in live.items() if id(t) in former}
+        return {name: value.detach().clone() for name, value in found.items()}
 
 
-def named_tensors(
-    base: Optimizer | None, model: nn.Module, *, others: bool = True
-) -> dict[str, Tensor]:
+def named_tensors(base: Optimizer | None, model: nn.Module) -> dict[str, Tensor]:
     """Return the live weights and buffers by name, to be copied and written into.
 
-    Weights of the base that the model does not have are named by a dot and their number.
-
-    Args:
-        base: whose weights belong to it, if there is one.
-        model: whose weights and buffers belong to it.
-        others: whether weights of the model that the base does not have belong to it too.
+    Weights of the base, if there is one, that the model does not have are named by a dot and their
+    number.
     """
-    own = _own(base)
-    wanted = set(map(id, own))
-    named = {name: p for name, p in model.named_parameters() if others or id(p) in wanted}
-    found: dict[str, Tensor] = {**named, **dict(model.named_buffers())}
+    found: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     known = set(map(id, found.values()))
-    found.update((f".{n}", p) for n, p in enumerate(own) if id(p) not in known)
+    found.update((f".{n}", p) for n, p in enumerate(_own(base)) if id(p) not in known)
     return {name: t for name, t in found.items() if not is_out_of_reach(t)}
 
 
