@@ -318,7 +318,7 @@ def _again(module: LightningModule, before: Attributes | None = None) -> Iterato
         yield
     finally:
         trainer.loggers = loggers
-        after.put_back()
+        after.restore()
         for metric, state in metrics:
             vars(metric).update(state)
 
