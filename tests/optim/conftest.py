@@ -30,9 +30,9 @@ class Net(nn.Module):
 def _bits(value):
     """Turn tensors, also nested ones, into something that is equal iff every bit is equal."""
     if isinstance(value, torch.Tensor):
-        detached = value.detach().resolve_conj().contiguous().reshape(-1)
-        raw = detached.view(torch.uint8).tolist() if detached.numel() else []
-        return str(value.dtype), tuple(value.shape), bytes(raw)
+        dense = value.detach().to_dense() if value.is_sparse else value.detach()
+        flat = dense.resolve_conj().contiguous().reshape(-1)
+        return str(value.dtype), tuple(value.shape), flat.view(torch.uint8).numpy().tobytes()
     if isinstance(value, dict):
         return {key: _bits(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

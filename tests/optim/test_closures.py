@@ -97,29 +97,21 @@ STYLES = [
 ]
 
 
+@pytest.mark.parametrize("preset", [None, "paper-code"])
 @pytest.mark.parametrize("style", STYLES)
-def test_two_forwards_one_backward_one_graph(style, net, loss_of):
-    tuner = SGDSA(net, grid(lr=[100.0, 0.1]), temperature=0.0)
-    closure = style(tuner, net, loss_of)
-    for step in range(1, 7):
-        tuner.step(closure)
-        assert (net.forwards, CountedBackward.calls) == (2 * step, step)
-        # One that switches gradients on itself has its way.
-        assert net.graphs == (2 * step if style is as_lightning else step)
-    assert 0 < tuner.moves.total.accepted < 6
-
-
-@pytest.mark.parametrize("style", STYLES)
-def test_three_forwards_one_backward_one_graph_in_evaluation_mode(style, net, loss_of):
+def test_two_forwards_or_three_one_backward_one_graph(style, preset, net, loss_of):
     modes = []
     net.norm.register_forward_pre_hook(lambda module, _: modes.append(module.training))
-    tuner = SGDSA(net, grid(lr=[0.1]), preset="paper-code", batch_size=16)
+    options = {"temperature": 0.0} if preset is None else {"preset": preset, "batch_size": 16}
+    tuner = SGDSA(net, grid(lr=[100.0, 0.1]), **options)
     closure = style(tuner, net, loss_of)
-    for step in range(1, 4):
+    expected = [True, True] if preset is None else [True, False, False]
+    for step in range(1, 7):
         tuner.step(closure)
-        assert (net.forwards, CountedBackward.calls) == (3 * step, step)
-        assert net.graphs == (3 * step if style is as_lightning else step)
-    assert modes == [True, False, False] * 3
+        assert (modes, CountedBackward.calls) == (expected * step, step)
+        # One that switches gradients on itself has its way.
+        assert net.graphs == (len(modes) if style is as_lightning else step)
+    assert tuner.moves.total.accepted > 0
     assert net.training
     assert "train" not in net.__dict__
 

@@ -194,7 +194,7 @@ class Remembering(Plain):
     [
         (lambda net: Lookahead(torch.optim.Adam(net.parameters())), "inner.state"),
         (lambda net: Counting(net.parameters(), lr=0.1), "steps"),
-        (lambda net: Remembering(net.parameters(), lr=0.1), "slow.weights.0"),
+        (lambda net: Remembering(net.parameters(), lr=0.1), "slow"),
     ],
 )
 def test_state_that_cannot_be_undone_is_refused_at_the_first_step(make, name, net, batch, bits):

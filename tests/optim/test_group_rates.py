@@ -27,31 +27,22 @@ def steps(net, tuner, batches):
         yield tuner.last_step.setting["lr"]
 
 
-def test_a_rate_of_h_is_that_of_the_largest_group(net, make_batches):
-    base = torch.optim.AdamW(groups_of(net, lr=1e-5), lr=1e-3)
+GROUPS = {  # options of the first group, the rate of the second, and the ratio that is kept
+    "rates": ({"lr": 1e-5}, 1e-3, 0.01),
+    "layer decay as timm writes it": ({"lr_scale": 0.5}, 0.1, 0.5),
+}
+
+
+@pytest.mark.parametrize(("options", "given", "ratio"), GROUPS.values(), ids=GROUPS)
+def test_a_rate_of_h_is_that_of_the_largest_group(net, make_batches, options, given, ratio):
+    base = torch.optim.AdamW(groups_of(net, **options), lr=given)
     tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1.0, 0.5]), temperature=math.inf)
     for rate in steps(net, tuner, make_batches(6)):
-        assert rates_of(tuner) == [pytest.approx(rate / 100), rate]
-
-
-def test_also_for_a_group_that_is_added_later(net, make_batches):
-    tuner = EmbeddedTuner(
-        torch.optim.SGD(groups_of(net, lr=0.25), lr=0.5),
-        model=net,
-        neighborhood=grid(lr=[0.125]),
-        temperature=math.inf,
-    )
-    list(steps(net, tuner, make_batches(2)))
-    tuner.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 1.0})
-    list(steps(net, tuner, make_batches(2)))
-    assert rates_of(tuner) == [0.0625, 0.125, 0.25]
-
-
-def test_layer_decay_as_timm_writes_it(net, make_batches):
-    base = torch.optim.SGD(groups_of(net, lr_scale=0.5), lr=0.1)
-    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[0.25]), temperature=math.inf)
-    list(steps(net, tuner, make_batches(2)))
-    assert rates_of(tuner) == [0.125, 0.25]
+        assert rates_of(tuner) == [pytest.approx(ratio * rate), rate]
+    added = {"params": [nn.Parameter(torch.ones(1))], "lr": 2 * given}
+    tuner.add_param_group(added)
+    for rate in steps(net, tuner, make_batches(2)):
+        assert rates_of(tuner) == [pytest.approx(ratio * rate), rate, 2 * rate]
 
 
 def test_a_rejection_puts_each_rate_back(net, make_batches):

@@ -65,39 +65,6 @@ def test_without_gradients(assert_same):
     assert_same("closure", without_backward, make)
 
 
-def test_accumulation_decides_on_all_parts(assert_same):
-    def parts(x, y):
-        return list(zip(x.chunk(4), y.chunk(4), strict=True))
-
-    def accumulated(net, opt):
-        def step(x, y):
-            def closure():
-                opt.zero_grad()
-                total = torch.zeros(())
-                for part in parts(x, y):
-                    loss = F.cross_entropy(net(part[0]), part[1]) / 4
-                    loss.backward()
-                    total = total + loss.detach()
-                return total
-
-            opt.step(closure)
-
-        return step
-
-    def bare(net, opt):
-        compute_loss = opt.record(lambda x, y: F.cross_entropy(net(x), y))
-
-        def step(x, y):
-            for part in parts(x, y):
-                (compute_loss(*part) / 4).backward()
-            opt.step()
-            opt.zero_grad()
-
-        return step
-
-    assert_same(accumulated, bare)
-
-
 def test_calls_without_gradients_and_nested_ones_do_not_count(assert_same):
     def noisy(net, opt):
         inner = opt.record(lambda x, y: F.cross_entropy(net(x), y))

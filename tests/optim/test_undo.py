@@ -1,7 +1,6 @@
 """A rejection leaves exactly what one plain forward and backward leaves, bit for bit.
 
-Every case runs twice: a twin makes the forward and backward without an optimizer step; the tuner
-makes a step whose tentative point is declared broken. Then the two are compared.
+Kinds of models are in loops/test_models.py, all bases of torch in test_every_base.py.
 """
 
 import copy
@@ -12,59 +11,6 @@ import torch
 from torch import nn
 
 from annealtune import SGDSA, EmbeddedTuner, grid
-
-
-class Oddities(nn.Module):
-    """Tied, frozen, unused, empty, scalar, complex, transposed and non-contiguous parameters.
-
-    Buffers are written in place, replaced, absent and expanded; dropout draws random numbers.
-    """
-
-    def __init__(self, dtype: torch.dtype, frozen: bool, cplx: bool) -> None:
-        super().__init__()
-        self.embed = nn.Linear(4, 5, dtype=dtype)
-        self.out = nn.Linear(5, 4, bias=False, dtype=dtype)
-        self.out.weight = nn.Parameter(self.embed.weight.detach().t().clone())
-        self.again = nn.Linear(4, 5, dtype=dtype)
-        self.again.weight = self.embed.weight  # tied
-        self.again.bias.requires_grad_(not frozen)
-        self.conv = nn.Conv2d(2, 3, 3, dtype=dtype).to(memory_format=torch.channels_last)
-        self.norm = nn.BatchNorm2d(3, dtype=dtype)
-        self.scale = nn.Parameter(torch.tensor(0.7, dtype=dtype))
-        self.empty = nn.Parameter(torch.zeros(0, 3, dtype=dtype))
-        self.strided = nn.Parameter(torch.linspace(0, 1, 12, dtype=dtype)[::3])
-        self.unused = nn.Parameter(torch.ones(2, dtype=dtype))
-        kind = torch.complex128 if dtype == torch.float64 else torch.complex64
-        self.wave = nn.Parameter(torch.tensor([1 + 1j, 2 - 1j], dtype=kind)) if cplx else None
-        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
-        self.register_buffer("mean", torch.zeros(4, dtype=dtype))
-        self.register_buffer("mask", torch.ones(1, dtype=dtype).expand(4))
-        self.register_buffer("nothing", None)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = nn.functional.dropout(self.embed(x) * self.again(x), 0.3, self.training)
-        out = self.out(hidden) * self.scale + self.strided * self.mask
-        image = torch.outer(x[0], x[1]).reshape(1, 1, 4, 4).expand(2, 2, 4, 4)
-        out = out.sum() + self.norm(self.conv(image)).square().sum() + self.empty.sum()
-        if self.wave is not None:
-            out = out + self.wave.abs().square().sum().to(out.dtype)
-        if self.training:
-            self.count += 1  # in place
-            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)  # replaced
-        return out
-
-
-BASES = {  # every configuration of torch is in test_every_base.py
-    "SGD momentum": {"momentum": 0.9, "weight_decay": 0.01},
-    "SGD nesterov foreach": {"momentum": 0.9, "nesterov": True, "foreach": True},
-    "SGD fused": {"momentum": 0.9, "fused": True},
-    "Adam amsgrad": {"amsgrad": True, "foreach": True},
-    "Adam fused": {"fused": True},
-    "RMSprop": {"momentum": 0.5, "centered": True},
-    "Rprop": {},
-    "ASGD": {},
-}
-REAL_ONLY = {"SGD fused", "Adam fused"}
 
 
 class OddOptimizer(torch.optim.Optimizer):
@@ -101,80 +47,38 @@ class OddOptimizer(torch.optim.Optimizer):
         self.state["all"]["steps"] = self.state["all"].get("steps", 0) + 1
 
 
-def build(name, options, dtype, frozen, cplx, groups):
-    torch.manual_seed(0)
-    model = Oddities(dtype, frozen, cplx)
-    parameters = list(model.parameters())
-    if groups == 2:
-        parameters = [
-            {"params": parameters[:3], "lr": 0.02},
-            {"params": parameters[3:], "weight_decay": 0.1},
-        ]
-    cls = OddOptimizer if name == "odd" else getattr(torch.optim, name.split()[0])
-    return model, cls(parameters, lr=0.01, **options)
-
-
-def inputs(dtype):
-    return torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4).to(dtype)
-
-
-def plain_steps(model, base, x, steps):
-    for _ in range(steps):
-        base.zero_grad()
-        model(x).backward()
-        base.step()
-
-
-def breaking(model, x, reference):
-    """A closure whose loss is NaN wherever the weights are not those of ``reference``."""
-
-    def closure():
-        moved = not torch.equal(model.embed.bias, reference)
-        return model(x) * (math.nan if moved else 1.0)
-
-    return closure
-
-
-def check_that_a_rejection_is_a_plain_backward(model, base, x, rate, picture, tries=1):
-    twin, twin_base = copy.deepcopy((model, base))
-    random_state = torch.get_rng_state()
-    for _ in range(tries):
-        twin_base.zero_grad()
-        twin(x).backward()
-    expected = picture(twin, twin_base)
-
-    tuner = EmbeddedTuner(base, model, neighborhood=grid(lr=[rate]), temperature=math.inf)
-    torch.set_rng_state(random_state)
-    places = [p.data_ptr() for p in model.parameters()]
-    closure = breaking(model, x, model.embed.bias.detach().clone())
-    for _ in range(tries):
-        tuner.step(closure)
-        assert not tuner.last_step.accepted
-    assert picture(model, tuner) == expected
-    assert [p.data_ptr() for p in model.parameters()] == places
-    assert tuner.param_groups is base.param_groups
-
-
-@pytest.mark.parametrize("steps", [0, 1, 2])
-@pytest.mark.parametrize("name", BASES)
-def test_with_every_base(name, steps, picture):
-    """Kinds of parameters take turns: every base meets them all, with and without state."""
-    groups = 1 if name == "Rprop" else 1 + steps % 2  # it knows no weight decay
-    cplx = name not in REAL_ONLY and steps != 1
-    dtype = DTYPES[(steps + len(name)) % 3]
-    model, base = build(name, BASES[name], dtype, steps == 2, cplx, groups)
-    x = inputs(dtype)
-    plain_steps(model, base, x, steps)
-    check_that_a_rejection_is_a_plain_backward(model, base, x, 3.0, picture, tries=1 + steps % 2)
-
-
 @pytest.mark.parametrize("gradients", ["data", "replaced", "dropped", "spared"])
 @pytest.mark.parametrize("steps", [0, 1, 2])
-def test_with_a_base_that_has_no_manners(gradients, steps, picture):
-    model, base = build("odd", {"gradients": gradients}, torch.float32, True, True, 1)
-    x = inputs(torch.float32)
-    plain_steps(model, base, x, steps)
-    check_that_a_rejection_is_a_plain_backward(model, base, x, 3.0, picture, tries=3)
+def test_with_a_base_that_has_no_manners(gradients, steps, make_net, batch, picture):
+    x, y = batch
+    net = make_net()
+    base = OddOptimizer(net.parameters(), gradients=gradients)
+    for _ in range(steps):
+        base.zero_grad()
+        nn.functional.cross_entropy(net(x), y).backward()
+        base.step()
+    twin, twin_base = copy.deepcopy((net, base))
+    random_state = torch.get_rng_state()
+    for _ in range(3):
+        twin_base.zero_grad()
+        nn.functional.cross_entropy(twin(x), y).backward()
+    expected = picture(twin, twin_base)
+
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[3.0]), temperature=math.inf)
+    torch.set_rng_state(random_state)
+    places = [p.data_ptr() for p in net.parameters()]
+    here = net.first.bias.detach().clone()
+
+    def closure():
+        loss = nn.functional.cross_entropy(net(x), y)
+        return loss * (1.0 if torch.equal(net.first.bias, here) else math.nan)
+
+    for _ in range(3):
+        tuner.step(closure)
+        assert not tuner.last_step.accepted
+    assert picture(net, tuner) == expected
+    assert [p.data_ptr() for p in net.parameters()] == places
+    assert tuner.param_groups is base.param_groups
 
 
 @pytest.mark.parametrize("foreach", [False, True])
@@ -200,23 +104,35 @@ class BrokenError(Exception):
     pass
 
 
+class Interrupted(torch.optim.AdamW):
+    """Fails at the end of its step, when the gradients are gone."""
+
+    error = None
+
+    def step(self, closure=None):
+        super().step()
+        if self.error is not None:
+            self.param_groups[0]["params"][0].grad.zero_()
+            raise self.error
+
+
 @pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
-@pytest.mark.parametrize("way", ["closure", "record", "objective"])
+@pytest.mark.parametrize("way", ["closure", "record", "objective", "step of the base"])
 def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, batch, picture):
     x, y = batch
     models = [make_net(), make_net()]
-    bases = [torch.optim.AdamW(m.parameters(), lr=0.5) for m in models]
+    bases = [Interrupted(m.parameters(), lr=0.5) for m in models]
     torch.manual_seed(0)
-    bases[0].zero_grad()
     nn.functional.cross_entropy(models[0](x), y).backward()
     expected = picture(models[0], bases[0])
 
     net = models[1]
     tuner = EmbeddedTuner(bases[1], net, temperature=math.inf)
     original = net.first.weight.detach().clone()
+    plain = lambda: nn.functional.cross_entropy(net(x), y)
 
     def evaluate():
-        loss = nn.functional.cross_entropy(net(x), y)
+        loss = plain()
         if not torch.equal(net.first.weight, original):
             net.zero_grad()
             raise error
@@ -226,47 +142,22 @@ def test_an_error_at_the_tentative_point_leaves_no_trace(error, way, make_net, b
         if way == "closure":
             tuner.step(evaluate)
         elif way == "objective":
-            tuner.step(lambda: nn.functional.cross_entropy(net(x), y), objective=evaluate)
-        else:
+            tuner.step(plain, objective=evaluate)
+        elif way == "record":
             tuner.record(evaluate)().backward()
             tuner.step()
+        else:
+            tuner.step(plain)
 
+    tuner.base.error = error if way == "step of the base" else None
     torch.manual_seed(0)
     with pytest.raises(error):
         step()
     assert picture(net, tuner) == expected
     assert tuner.moves.total.tried == 0
-    tuner.step(lambda: nn.functional.cross_entropy(net(x), y))
+    tuner.base.error = None
+    tuner.step(plain)
     assert tuner.last_step.step == 0
-
-
-@pytest.mark.parametrize("error", [BrokenError, KeyboardInterrupt])
-def test_an_error_inside_the_step_of_the_base_leaves_no_trace(error, make_net, batch, picture):
-    x, y = batch
-
-    class Interrupted(torch.optim.SGD):
-        armed = True
-
-        def step(self, closure=None):
-            super().step()
-            if self.armed:
-                self.param_groups[0]["params"][0].grad.zero_()
-                raise error
-
-    models = [make_net(), make_net()]
-    bases = [Interrupted(m.parameters(), lr=0.5, momentum=0.9) for m in models]
-    torch.manual_seed(0)
-    nn.functional.cross_entropy(models[0](x), y).backward()
-    expected = picture(models[0], bases[0])
-
-    tuner = EmbeddedTuner(bases[1], models[1], neighborhood=grid(lr=[0.5]))
-    torch.manual_seed(0)
-    with pytest.raises(error):
-        tuner.step(lambda: nn.functional.cross_entropy(models[1](x), y))
-    assert picture(models[1], tuner) == expected
-    Interrupted.armed = False
-    tuner.step(lambda: nn.functional.cross_entropy(models[1](x), y))
-    assert tuner.last_step.accepted
 
 
 def test_many_rejections_in_a_row_change_nothing_and_are_counted(net, batch, bits):
@@ -306,6 +197,3 @@ def test_a_rate_of_zero_does_not_show_what_happens_to_gradients():
         tuner.step(lambda calls=calls: (weight**2).sum() * next(calls))
         assert not tuner.last_step.accepted
         assert torch.equal(weight.grad, 2 * weight), tuner.last_step.setting
-
-
-DTYPES = [torch.float32, torch.float64, torch.bfloat16]

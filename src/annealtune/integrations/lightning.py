@@ -108,7 +108,7 @@ class TunerCallback(Callback):
         if automatic and isinstance(tuner, SelfTuner):
             self._clip_every_arm(trainer, pl_module, tuner)
         if self._start is not None:
-            self._start.restore()
+            self._start.put_back()
             self._start = None
 
     def _record(self, module: LightningModule, name: str, tuner: Tuner, scaler: Any) -> None:

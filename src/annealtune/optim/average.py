@@ -18,7 +18,6 @@ from annealtune.optim.run_state import (
     Pairs,
     PutAside,
     RandomState,
-    are_plain,
     kept,
     write,
 )
@@ -84,7 +83,8 @@ class WeightAverage(Part):
         known = present[: len(self._means)]
         share = _MEMORY / (self.count + _MEMORY - 1)
         share = 1.0 if share >= left else share / left
-        if known and are_plain(known):
+        # Foreach does not know subclasses, such as FSDP's sharded tensors.
+        if known and {Tensor, nn.Parameter}.issuperset(map(type, known)):
             torch._foreach_lerp_(self._means, known, share)
         else:
             for mean, tensor in zip(self._means, known, strict=True):
@@ -207,7 +207,7 @@ def recalibrate(model: nn.Module, loader: Iterable[Any], frozen: Collection[int]
     finally:
         for layer, momentum in zip(layers, momenta, strict=True):
             layer.momentum = momentum
-        start.restore()
+        start.put_back()
     if is_empty:
         raise ValueError(
             f"averaged(loader) must be given minibatches, got none from {loader!r}; an iterator "

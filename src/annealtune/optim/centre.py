@@ -67,7 +67,7 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
             change = _relative_change(parameters, weights, origin)
         finally:
             before.restore()
-            start.restore()
+            start.put_back()
         factor = 1 / _FARTHEST  # where the weights broke
         if math.isfinite(change):
             factor = _RELATIVE_CHANGE / max(change, 1e-300)

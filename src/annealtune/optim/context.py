@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.optim import Optimizer
 
-from annealtune.optim.parameters import are_finite, gradients_of, parameters_of, trained_of
+from annealtune.optim.parameters import are_finite, parameters_of, trained_of
 from annealtune.optim.ranks import Ranks, Wrappers, unwrapped
 
 
@@ -48,44 +49,27 @@ class Context:
         self.model: nn.Module = unwrapped(model)
         self.written: list[Tensor] | None = None
 
-    @property
-    def modules(self) -> list[nn.Module]:
-        """The model with everything in it."""
-        return list(self.model.modules())
-
-    @property
-    def parameters(self) -> list[Tensor]:
-        """The parameters of the base, in the order of its groups."""
-        return parameters_of(self.base)
-
-    @property
-    def gradients(self) -> list[Tensor]:
-        """The gradients of the parameters that have one."""
-        return gradients_of(self.base)
-
-    def others(self, leaves: Iterable[Tensor] = ()) -> list[Tensor]:
-        """Return the parameters of the model, and the leaves, that the base does not have."""
-        found: dict[Tensor, None] = dict.fromkeys(self.model.parameters())
-        found.update(dict.fromkeys(leaves))
-        for p in parameters_of(self.base):
-            found.pop(p, None)
-        return list(found)
-
     def weights_are_finite(self) -> bool:
         """Tell whether no weight that has a gradient is NaN or infinite."""
         return are_finite(trained_of(self.base))
 
 
 def check_model(owner: str, model: Any) -> None:
-    """Check that a model is one.
+    """Check that a model is one, and whole.
 
     Raises:
         TypeError: if it is not.
+        ValueError: if it has lazy layers that wait for their first forward.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(
             f"{owner}(model=...) must be the torch.nn.Module that is trained, got {model!r}; "
             f"write {owner}(..., model=model)"
+        )
+    if lazy := [m for m in model.modules() if isinstance(m, LazyModuleMixin)]:
+        raise ValueError(
+            f"{owner}(model=...) must have its weights, got a {type(lazy[0]).__name__} that waits "
+            "for its first forward; run the model once before, as torch asks for"
         )
 
 
@@ -93,23 +77,30 @@ class Watch:
     """Finds parameters that the base does not train and a forward, or a hook, writes: an EMA.
 
     It takes a copy of those alone: torch copies the values of a lazy clone when one of the two is
-    written.
+    written. Memory that is not torch's own, such as a mapped file, is copied at once.
     """
 
     @torch.no_grad()
     def __init__(self, context: Context) -> None:
         self._context = context
-        known = {p for p in context.parameters if p.requires_grad}.union(context.written or ())
-        others = (p for p in context.model.parameters() if p not in known)
-        self._pairs: list[tuple[Tensor, Tensor]] = [
-            (p, p.detach()._lazy_clone()) for p in others if type(p) is nn.Parameter
-        ]
+        known = {p for p in parameters_of(context.base) if p.requires_grad}
+        known.update(context.written or ())
+        self._lazy: list[tuple[Tensor, Tensor]] = []
+        self._copied: list[tuple[Tensor, Tensor, int]] = []
+        for p in context.model.parameters():
+            if type(p) is nn.Parameter and p not in known:
+                try:
+                    self._lazy.append((p, p.detach()._lazy_clone()))
+                except RuntimeError:
+                    self._copied.append((p, p.detach().clone(), p._version))
 
     def written(self) -> list[tuple[Tensor, Tensor]]:
         """Return those that were written since, with what they were; the run knows them then."""
         address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
-        found = [(p, then) for p, then in self._pairs if address(p) != address(then)]
-        self._pairs = []
+        found = [(p, then) for p, then in self._lazy if address(p) != address(then)]
+        for p, then, version in self._copied:
+            if p._version != version or not torch.equal(p, then):
+                found.append((p, then))
         known = self._context.written or []
         self._context.written = [*known, *(p for p, _ in found)]
         return found

@@ -25,19 +25,12 @@ from annealtune.optim.minibatch import (
     Objective,
     Probe,
     ProbeMode,
+    as_loss,
     loss_in,
     not_callable,
     scalar,
-    unread,
 )
-from annealtune.optim.options import (
-    Choices,
-    GroupRates,
-    check_base,
-    check_group,
-    fitted,
-    make_late_state,
-)
+from annealtune.optim.options import Choices, GroupRates, check_base, direction, fitted
 from annealtune.optim.parameters import finite_marks, read, trained_of
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
 
@@ -205,7 +198,7 @@ class EmbeddedTuner(AnnealedOptimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
-        check_group(type(self).__name__, param_group)
+        direction(type(self).__name__, self.base, param_group)
         super().add_param_group(param_group)
 
 
@@ -265,19 +258,20 @@ class TentativeStep(Part):
         self._write(rate, options)
         try:
             base.step()
-        except KeyError:  # an option was switched on whose state the first step did not make
-            self._before.restore()
-            self._write(rate, options)
-            if not make_late_state(base):
-                raise
-            base.step()
+        except KeyError as missing:
+            raise ValueError(
+                f"{context.owner}(neighborhood=...) must not switch on an option whose state "
+                f"{type(base).__name__} makes in the first step of a weight or never (amsgrad, "
+                f"centered, momentum of RMSprop), got {setting}, which needs {missing}; leave the "
+                "option out of the neighborhood"
+            ) from missing
         if outside is not None and watch is not None:
             self._before.add(watch.written())
             outside.refuse_changes(context.owner)
             self._is_checked = True
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one
         # does under such a setting is found out at the first try, which paid for a copy of them.
-        if not self._before.gradients_are_untouched():
+        if not self._before.gradients.are_untouched():
             self._sparing.discard(kind)
         elif rate != 0:
             self._sparing.add(kind)  # at a rate of 0 a base may do nothing at all
@@ -303,7 +297,7 @@ class TentativeStep(Part):
         """End the trial where it began."""
         assert self._end is not None
         self._before.restore()
-        self._end.restore()
+        self._end.put_back()
         self.keep()
 
     def recover(self) -> None:
@@ -388,7 +382,7 @@ class AcceptTest:
         elif self._judge is not None:
             end = RandomState.capture()
             self.value = annealing.mean(self._ranks, self._judged(minibatch.result), "value")
-            end.restore()
+            end.put_back()
         if not self._waits:
             # Where weights are broken, every step from here on would be undone.
             is_sound = not annealing.was_broken or self._context.weights_are_finite()
@@ -411,12 +405,12 @@ class AcceptTest:
                 # A loss that is not finite comes first, however well an accuracy may hide that.
                 if self._judge is not None and math.isfinite(scalar(owner, "closure", found)):
                     found = self._judged(result)
-        except RuntimeError:  # it may differentiate to compute its loss; found out once
-            if self._probe.differentiates:
-                raise
-            self._probe.differentiates = True
+        except RuntimeError:  # it may differentiate to compute its loss, which is found out once
+            self._probe.differentiates = not self._probe.differentiates
+            if not self._probe.differentiates:
+                raise  # that was not it
             return self.measure()
-        value = unread(owner, "closure" if objective is None else "objective", found)
+        value = as_loss(owner, "closure" if objective is None else "objective", found)
         if self._waits:
             return value
         number = float(value) if self._context.weights_are_finite() else math.nan

@@ -11,16 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils._pytree import tree_map
 
 TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
+# Calls in which a hook is watched, those of a race among them.
+_WATCHED = 200
 
 
 class Hook:
     """A function that is called at every step of the base; what it remembers belongs to the run.
 
-    That is what its first call changes, and containers that are empty before it: attributes of the
-    object that it is, or is a method of, and variables of the function around it or of its file, as
-    far as they are numbers, tensors, or containers of them.
+    That is what one of its first calls changes: attributes of the object that it is, or is a method
+    of, and variables of the function around it or of its file, as far as they are numbers, tensors,
+    or containers of them.
 
     Example:
         >>> norms = []
@@ -34,35 +37,33 @@ class Hook:
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
-        # Where it remembers something, once that is known: dicts with a key, or cells.
-        self._places: list[tuple[Any, str]] | None = None
-        self._first: list[Any] = []  # what it knew before its first call
+        self._calls = 0
+        # Where it remembers something, as far as that is known: dicts with a key, or cells.
+        self._places: dict[tuple[int, str], Any] = {}
+        self._first: list[Any] = []  # what it knew there before the first change
 
     def __call__(self, *_: Any) -> None:
-        """Call the function; the first time find out what it remembers."""
-        if self._places is not None:
+        """Call the function, at first finding out what it remembers."""
+        self._calls += 1
+        if self._calls > _WATCHED:
             self._function()
             return
-        before = {(id(o), name): copied(_value(o, name)) for o, name in self._candidates()}
+        before = {key: copied(_value(o, key[1])) for key, o in self._candidates().items()}
         self._function()
-        found = []
-        for o, name in self._candidates():
-            then = before.get((id(o), name), _ABSENT)
-            is_empty = isinstance(then, dict | list | set | deque) and not then
-            may_fill = is_empty and self._mentions(o, name)  # later
-            if may_fill or not same(then, _value(o, name)):
-                found.append((o, name))
+        for key, o in self._candidates().items():
+            then = before.get(key, _ABSENT)
+            if key not in self._places and not same(then, _value(o, key[1])):
+                self._places[key] = o
                 self._first.append(then)
-        self._places = found
 
     def memory(self) -> list[Any]:
-        """Return what it remembers; nothing before its first call."""
-        return [_value(o, name) for o, name in self._places or ()]
+        """Return what it remembers."""
+        return [_value(o, name) for (_, name), o in self._places.items()]
 
     def remember(self, memory: list[Any]) -> None:
-        """Remember this, or nothing of what it was called for."""
-        memory = memory or copied(self._first)
-        for (o, name), value in zip(self._places or (), memory, strict=True):
+        """Remember this; what is not in it, for it was not known then, is as it was at first."""
+        memory = memory + copied(self._first[len(memory) :])
+        for ((_, name), o), value in zip(self._places.items(), memory, strict=True):
             if not isinstance(o, dict):
                 o.cell_contents = value
             elif value is _ABSENT:
@@ -70,14 +71,7 @@ class Hook:
             else:
                 o[name] = value
 
-    def _mentions(self, place: Any, name: str) -> bool:
-        """Tell whether it is its own: the object of a method has lists for other things too."""
-        holder = getattr(self._function, "__self__", None)
-        if holder is None or place is not getattr(holder, "__dict__", None):
-            return True
-        return name in getattr(self._function, "__func__", self._function).__code__.co_names
-
-    def _candidates(self) -> list[tuple[Any, str]]:
+    def _candidates(self) -> dict[tuple[int, str], Any]:
         """Return where it may: attributes, variables of the function around it, global ones."""
         function = getattr(self._function, "__func__", self._function)
         holder = getattr(self._function, "__self__", self._function)
@@ -87,7 +81,8 @@ class Hook:
         if not isinstance(holder, FunctionType | Optimizer):
             own = getattr(holder, "__dict__", {})
             found += [(own, name) for name in own if name not in TORCHS_OWN]
-        return [(o, name) for o, name in found if isinstance(_value(o, name), _REMEMBERED)]
+        places = [(o, name) for o, name in found if isinstance(_value(o, name), REMEMBERED)]
+        return {(id(o), name): o for o, name in places}
 
 
 def _value(place: Any, name: str) -> Any:
@@ -100,22 +95,20 @@ def _value(place: Any, name: str) -> Any:
 
 
 _ABSENT = object()
-_COMPARED = (bool, int, float, str, tuple, set)
-_REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
+_COMPARED = (bool, int, float, str, set)
+_IN_A_ROW = (list, tuple, deque)
+REMEMBERED = (bool, int, float, type(None), Tensor, dict, list, set, deque)
 
 
 def copied(value: Any) -> Any:
     """Copy containers and the tensors in them; parameters and other objects are what they are."""
-    if isinstance(value, Tensor):
-        return value if isinstance(value, nn.Parameter) else value.detach().clone()
-    if isinstance(value, dict):
-        made = copy.copy(value)
-        for key, item in value.items():
-            made[key] = copied(item)
-        return made
-    if isinstance(value, deque):
-        return deque(map(copied, value), value.maxlen)
-    return type(value)(map(copied, value)) if type(value) in (list, tuple, set) else value
+    return tree_map(_copied_leaf, value)
+
+
+def _copied_leaf(leaf: Any) -> Any:
+    if isinstance(leaf, Tensor):
+        return leaf if isinstance(leaf, nn.Parameter) else leaf.detach().clone()
+    return copy.copy(leaf) if isinstance(leaf, REMEMBERED) else leaf
 
 
 def same(one: Any, other: Any) -> bool:
@@ -124,13 +117,6 @@ def same(one: Any, other: Any) -> bool:
         return one.shape == other.shape and torch.equal(one, other)
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list | deque) and isinstance(other, list | deque):
+    if isinstance(one, _IN_A_ROW) and isinstance(other, _IN_A_ROW):
         return len(one) == len(other) and all(map(same, one, other))
     return one is other or (isinstance(one, _COMPARED) and bool(one == other))
-
-
-def hooks_of(base: Optimizer) -> list[Hook]:
-    """Return the functions that a tuner has hooked on to the steps of its base."""
-    before, after = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks
-    hooks: list[Any] = [*before.values(), *after.values()]
-    return [hook for hook in hooks if isinstance(hook, Hook)]

@@ -22,13 +22,13 @@ from annealtune.optim.run_state import (
     Pairs,
     PutAside,
     are_equal,
+    carry_out,
     check_named,
     kept,
     named_pairs,
     named_tensors,
     unchanged,
     write,
-    write_all,
 )
 
 Score = Callable[[], Any]
@@ -198,8 +198,9 @@ class Keeper(Part):
         return PutAside(self, _SHOWN, self._base, self._model, self._pairs(average))
 
     def load(self, average: WeightAverage | None = None) -> None:
-        """Give the model what is kept, or else the average, if any, for good, all or nothing."""
-        write_all(self._pairs(average), self._model)
+        """Give the model what is kept, or else the average, if any, for good."""
+        pairs = self._pairs(average)
+        carry_out(lambda: write(pairs, self._model.modules()))
 
     def _pairs(self, average: WeightAverage | None) -> Pairs:
         if self.has_weights:

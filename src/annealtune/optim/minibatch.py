@@ -14,25 +14,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import numbers
 import operator
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from numbers import Real
 from typing import Any, Literal, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import Tensor, distributed
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim import Optimizer
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 
 from annealtune.optim.context import Context, Watch
-from annealtune.optim.parameters import has_gradient, parameters_of
+from annealtune.optim.parameters import gradients_of, has_gradient, parameters_of
 from annealtune.optim.ranks import Exchanges, through
 from annealtune.optim.run_state import (
-    Copies,
     Flags,
     Gradients,
     RandomState,
@@ -45,6 +45,7 @@ Objective = Callable[[], Any]
 ProbeMode = Literal["train", "eval"]
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
+_NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
@@ -74,17 +75,21 @@ class Call:
         self._wrapper = DistributedDataParallel._active_ddp_module  # whose forward this is part of
         self.exchanges: Exchanges | None = None  # whether its gradient was to be exchanged
         self.start = RandomState.capture()
-        self._autocast = _autocast()
+        devices = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+        # The precision that is on now.
+        self._autocast = [
+            (device, torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+            for device in devices
+        ]
         self.factor: Tensor | None = None  # None until its backward
         self.is_done = heard is None  # whether it had one
+        self.carries = False  # whether it was given what an earlier call has returned
         node: Any = torch.ones((), requires_grad=True).clone().grad_fn
         began = node._sequence_nr()
         self.result = compute()
         if context.wrappers.modules:  # the forward may have been the first to show one
             self.exchanges = context.wrappers.present()
-        loss = loss_in(self.result)
-        if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise _no_loss(self._owner, loss)
+        loss = _recorded_loss(self._owner, self.result)
         self.leaves, is_older = leaves_of(loss, began) if finds_leaves else ([], False)
         if is_older:
             raise ValueError(
@@ -108,7 +113,7 @@ class Call:
         with contextlib.ExitStack() as stack:
             for device, enabled, dtype in self._autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
-            self.start.restore()
+            self.start.put_back()
             compute, wrapper = self._compute, self._wrapper
             loss: Tensor = loss_in(compute() if wrapper is None else through(wrapper, compute))
             return loss
@@ -152,12 +157,14 @@ class Minibatch:
         scale: what the GradScaler, if any, multiplies its loss by; None without one.
         result: what the closure, if there is one, returned.
         was_touched: whether somebody has written into its gradients since their backward.
+        carries: whether it was given a tensor that a call for an earlier minibatch has returned.
     """
 
     result: Any = None
     scale: float | None = None
     start = RandomState(torch.empty(0))
     was_touched = False
+    carries = False
 
     def __init__(self, context: Context, losses: list[Tensor]) -> None:
         self._context = context
@@ -168,8 +175,11 @@ class Minibatch:
     def other_gradients(self) -> Gradients:
         """Return the gradients of everything that it reaches and the base does not have."""
         context = self._context
+        others = dict.fromkeys([*context.model.parameters(), *self._leaves])
+        for p in parameters_of(context.base):
+            others.pop(p, None)
         copied = bool(context.wrappers.modules) and context.wrappers.have_views
-        return Gradients(context.others(self._leaves), copied=copied)
+        return Gradients(others, copied=copied)
 
     def first(self) -> list[Tensor]:
         """Have the gradient at the present weights in place; return the losses it is made of."""
@@ -195,31 +205,22 @@ class ClosureMinibatch(Minibatch):
         context: the run.
         closure: computes the loss.
         intake: hears of its forward, and of gradients that are made for it.
-        again: whether its loss will be computed again.
     """
 
-    def __init__(
-        self, context: Context, closure: Callable[[], Any], intake: Intake, *, again: bool
-    ) -> None:
+    def __init__(self, context: Context, closure: Callable[[], Any], intake: Intake) -> None:
         if not callable(closure):
             raise not_callable(context.owner, "closure", closure)
         super().__init__(context, [])
         self._closure = closure
         self._intake = intake
-        self._repeats = again
-        if again:
+        if intake.replays:
             self.start = RandomState.capture()
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""
-        watches = self._repeats and self._intake.watches
-        try:
-            if watches:
-                self._intake.begin_forward()
+        watches = self._intake.replays and self._intake.watches
+        with self._intake.forward() if watches else contextlib.nullcontext():
             self.returned = self._run()
-        finally:
-            if watches:
-                self._intake.end_forward()
         return [self.returned]
 
     def compared(self) -> Tensor:
@@ -230,7 +231,7 @@ class ClosureMinibatch(Minibatch):
     def again(self) -> Tensor:
         """Run it again, from the same random numbers."""
         self._context.base.zero_grad()
-        self.start.restore()
+        self.start.put_back()
         return self._run()
 
     def evaluate(self) -> Any:
@@ -238,39 +239,33 @@ class ClosureMinibatch(Minibatch):
         return self._closure()
 
     def _run(self) -> Tensor:
+        """Run the closure; make the gradient of its loss if it did not."""
+        base, owner = self._context.base, self._context.owner
         # The tensors themselves are held: the address of one that is gone may be used again.
         before = []
-        for p in parameters_of(self._context.base):
+        for p in parameters_of(base):
             gradient = p.grad
             before.append((p, gradient, None if gradient is None else gradient._version))
         with torch.enable_grad():
-            result = self._closure()
-        self.result = result
-        loss = loss_in(result)
-        detached = as_loss(self._context.owner, "closure", loss)
-        if self._intake.notes and self._repeats and not self._leaves:
+            self.result = self._closure()
+        loss = loss_in(self.result)
+        detached = as_loss(owner, "closure", loss)
+        if self._intake.notes and self._intake.replays and not self._leaves:
             self._leaves, _ = leaves_of(loss)
-        made = False
         for p, gradient, version in before:
             if p.grad is not None and (p.grad is not gradient or p.grad._version != version):
-                made = True
+                return detached
         del before, gradient
-        if not made:
-            self._differentiate(loss)
-        return detached
-
-    def _differentiate(self, loss: Any) -> None:
-        """Make the gradient of a loss whose closure did not."""
         if not (isinstance(loss, Tensor) and loss.requires_grad):
             raise ValueError(
-                f"{self._context.owner}.step(closure): the closure must return a loss that depends "
-                "on parameters which require a gradient, or call backward itself, got "
-                f"{loss!r}"
+                f"{owner}.step(closure): the closure must return a loss that depends on parameters "
+                f"which require a gradient, or call backward itself, got {loss!r}"
             )
-        self._context.base.zero_grad()
+        base.zero_grad()
         with torch.enable_grad():
             loss.backward()
-        self._intake.own_gradients = _versions(self._context.base)
+        self._intake.has_made_gradients = True
+        return detached
 
 
 class RecordedMinibatch(Minibatch):
@@ -287,11 +282,12 @@ class RecordedMinibatch(Minibatch):
         self._calls = calls
         for call in calls:
             self._leaves += call.leaves
+            self.carries = self.carries or call.carries
         self._intake = intake
         self.start = calls[0].start
         scaler = calls[0].scaler
         self.scale = scaler.get_scale() if scaler is not None and scaler.is_enabled() else None
-        if not intake.after_replay:  # which does the same to the other arms
+        if intake.notes and not intake.after_replay:  # which does the same to the other arms
             self.was_touched = intake.was_touched()
 
     def compared(self) -> Tensor:
@@ -308,7 +304,7 @@ class RecordedMinibatch(Minibatch):
                 loss = call.again()
                 loss.backward(gradient=call.factor)
             losses.append(loss.detach())
-        if self.scale is not None and (gradients := self._context.gradients):
+        if self.scale is not None and (gradients := gradients_of(self._context.base)):
             torch._foreach_mul_(gradients, 1.0 / self.scale)
         for function in self._intake.after_replay.values():
             function()
@@ -337,7 +333,6 @@ class Intake:
         differentiates: whether only recorded calls count that lead to a backward.
 
     Attributes:
-        records: whether a function was ever recorded.
         replays: whether losses are computed again: recorded calls keep a minibatch alive.
         paused: whether nothing is remembered at the moment.
         watches: whether it must hear of forwards.
@@ -355,17 +350,15 @@ class Intake:
         self._losses: list[Tensor] = []  # of calls that need not be repeated
         self.paused = False
         self.watches = True
-        self.records = False
         self.replays = True
         self.before: Surroundings | None = None
         self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
-        self._knows_closures = False  # whether one was looked at: the others are like it
-        # Which gradients were made here for a closure, and which the last backward of a recorded
-        # call has left. By their ids: held, they would outlive zero_grad.
-        self._watch: Watch | None = None  # of the first forward, while it is under way
-        self._notice: RemovableHandle | None = None  # of a forward that is under way
-        self.own_gradients: list[tuple[Tensor, int, int]] = []
+        self.has_made_gradients = False  # for a closure that did not
+        # What the last backward of a recorded call has left: parameters, the ids of their gradients
+        # and how often those were written. Held, they would outlive zero_grad.
         self._left: list[tuple[Tensor, int, int]] = []
+        # Storages that recorded calls have made and returned, as far as somebody has them.
+        self._returned: list[weakref.ref[Any]] = []
 
     def record(self, function: Function, scaler: Any = None) -> Function:
         """Return a function that does the same and is remembered.
@@ -380,7 +373,6 @@ class Intake:
             raise TypeError(
                 f"{owner}.record(fn, scaler=...) must be a torch.amp.GradScaler, got {scaler!r}"
             )
-        self.records = True
 
         @functools.wraps(function)
         def recorded(*args: Any, **kwargs: Any) -> Any:
@@ -388,9 +380,7 @@ class Intake:
                 return function(*args, **kwargs)
             if not self.replays:
                 result = function(*args, **kwargs)
-                loss = loss_in(result)
-                if not isinstance(loss, Tensor) or loss.numel() != 1:
-                    raise _no_loss(owner, loss)
+                loss = _recorded_loss(owner, result)
                 if loss.requires_grad:  # one of a validation says nothing of the run
                     value = loss.detach()
                     loss.register_hook(lambda _: self._losses.append(value))
@@ -399,42 +389,48 @@ class Intake:
 
         return recorded  # type: ignore[return-value]
 
-    def _remembered(self, compute: Callable[[], Any], scaler: Any) -> Any:
+    def _remembered(self, compute: functools.partial[Any], scaler: Any) -> Any:
         heard = self._hear if self._differentiates else None
+        finds_leaves = self.notes or self._context.written is None
+        given = _storages((compute.args, compute.keywords)) if self.notes else {}
         try:
             self.paused = True  # a recorded function that it calls is a part of it
-            if self.watches:
-                self.begin_forward()
-            finds_leaves = self.notes or self._watch is not None
-            call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
+            with self.forward() if self.watches else contextlib.nullcontext():
+                call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
         finally:
             self.paused = False
-            if self.watches:
-                self.end_forward()
+        if self.notes:
+            known = set(map(id, map(operator.call, self._returned)))
+            call.carries = not known.isdisjoint(given)
+            made = _storages(call.result)
+            for key in given:
+                made.pop(key, None)
+            self._returned += map(weakref.ref, made.values())
         self._calls.append(call)
         result, call.result = call.result, None
         return result
 
-    def begin_forward(self) -> None:
-        """Note what a forward of the loop starts from; find out what it touches."""
+    @contextlib.contextmanager
+    def forward(self) -> Iterator[None]:
+        """Note what a forward of the loop starts from, and find out what it touches."""
         context = self._context
+        is_distributed = distributed.is_available() and distributed.is_initialized()
         if self.notes and not self._calls:
-            self.before = Surroundings.of(context)
-        if context.written is None:
-            self._watch = Watch(context)
-        if distributed.is_available() and distributed.is_initialized():
-            self._notice = context.model.register_forward_pre_hook(context.wrappers.notice)
-
-    def end_forward(self) -> None:
-        """Let the model alone again; take in the parameters that the forward has written."""
-        if self._notice is not None:
-            self._notice.remove()
-            self._notice = None
-        self.watches = self.notes or (distributed.is_available() and distributed.is_initialized())
-        if self._watch is not None:
-            pairs, self._watch = self._watch.written(), None
-            if self.before is not None and pairs:
-                self.before.add(pairs)
+            self.before = Surroundings(context.model.modules(), context.written or ())
+        watch = Watch(context) if context.written is None else None
+        notice: RemovableHandle | None = None
+        if is_distributed:
+            notice = context.model.register_forward_pre_hook(context.wrappers.notice)
+        try:
+            yield
+        finally:
+            if notice is not None:
+                notice.remove()
+            self.watches = self.notes or is_distributed
+            if watch is not None:
+                pairs = watch.written()
+                if self.before is not None and pairs:
+                    self.before.add(pairs)
 
     def _hear(self, call: Call, gradient: Tensor) -> None:
         """Hear that the backward of a call begins."""
@@ -448,7 +444,10 @@ class Intake:
         queue(functools.partial(queue, self._note_left))
 
     def _note_left(self) -> None:
-        self._left = _versions(self._context.base)
+        self._left = []
+        for p in parameters_of(self._context.base):
+            gradient = p.grad
+            self._left.append((p, id(gradient), 0 if gradient is None else gradient._version))
 
     def was_touched(self) -> bool:
         """Tell whether gradients were written since the backward; a GradScaler leaves no mark."""
@@ -457,15 +456,11 @@ class Intake:
                 return True
         return False
 
-    def take(self, closure: Callable[[], Any] | None, *, again: bool = True) -> Minibatch:
-        """Return the minibatch of this step.
-
-        Args:
-            closure: as in ``step``.
-            again: whether its loss will be computed again.
+    def take(self, closure: Callable[[], Any] | None) -> Minibatch:
+        """Return the minibatch of this step, told by a closure or by recorded calls.
 
         Raises:
-            TypeError: if it cannot be and must.
+            TypeError: if its loss must be computed again and nothing tells how.
         """
         context = self._context
         if distributed.is_available() and distributed.is_initialized():
@@ -474,22 +469,22 @@ class Intake:
         calls, losses = self._calls, self._losses
         self._calls, self._losses = [], []
         if closure is not None:
-            if not self._knows_closures:
-                _refuse_lightning(context.owner, closure)
-                self._knows_closures = True
-            self._drop_own_gradients()
-            return ClosureMinibatch(context, closure, self, again=again)
-        if not again:
+            _refuse_lightning(context.owner, closure)
+            if self.has_made_gradients:  # free them before the next forward
+                context.base.zero_grad()
+                self.has_made_gradients = False
+            return ClosureMinibatch(context, closure, self)
+        if not self.replays:
             return Minibatch(context, losses)
         calls = list(filter(operator.attrgetter("is_done"), calls))
         if not calls:
-            raise self._no_minibatch()
+            raise TypeError(
+                f"{context.owner}.step() must be given a closure, or follow a call of a recorded "
+                "function that led to a backward, got neither since the last step (calls under "
+                "torch.no_grad() do not count); wrap the function by compute_loss = opt.record(fn) "
+                "and call compute_loss(...).backward() before step(), or call step(closure)"
+            )
         return RecordedMinibatch(context, calls, self)
-
-    def take_calls(self) -> RecordedMinibatch | None:
-        """Return the calls since the last step, if there are any, and forget them."""
-        calls, self._calls = self._calls, []
-        return RecordedMinibatch(self._context, calls, self) if calls else None
 
     def register_after_replay(self, function: Callable[[], Any]) -> RemovableHandle:
         """Have a function called after each gradient that is made here."""
@@ -497,24 +492,11 @@ class Intake:
         self.after_replay[handle.id] = function
         return handle
 
-    @contextlib.contextmanager
-    def silence(self) -> Iterator[None]:
-        """Remember nothing meanwhile: the step itself runs the caller's functions."""
-        before = self.paused
-        try:
-            self.paused = True
-            yield
-        finally:
-            self.paused = before
-
-    def begin_replays(self) -> None:
-        """From here on losses are computed again."""
-        self.replays = True
-
-    def end_replays(self) -> None:
-        """From here on no loss is computed again: keep no minibatch alive."""
-        self.replays = False
-        self.before, self._left = None, []
+    def set_replays(self, replays: bool) -> None:
+        """Tell whether losses are computed again from here on; if not, keep no minibatch alive."""
+        self.replays = replays
+        if not replays:
+            self.before, self._left, self._returned = None, [], []
 
     def forget_done(self) -> None:
         """Drop calls whose gradients will be zeroed: they belong to a step that was skipped.
@@ -525,45 +507,21 @@ class Intake:
             self._calls = [call for call in self._calls if not call.is_done]
             self._losses = []
 
-    def _drop_own_gradients(self) -> None:
-        """Free them before the next forward, unless somebody has touched them since."""
-        for p, gradient, version in self.own_gradients:
-            if p.grad is not None and (id(p.grad), p.grad._version) == (gradient, version):
-                p.grad = None
-        self.own_gradients = []
-
-    def _no_minibatch(self) -> TypeError:
-        missing = "no closure, and no function was recorded"
-        if self.records:
-            missing = (
-                "neither, no call of a recorded function that led to a backward since the last "
-                "step (calls under torch.no_grad() do not count)"
-            )
-        return TypeError(
-            f"{self._context.owner}.step() must be given a closure, or follow the backward of a "
-            f"recorded function, got {missing}; wrap the function by compute_loss = opt.record(fn) "
-            "and call compute_loss(...).backward() before step(), or call step(closure)"
-        )
-
     def __getstate__(self) -> dict[str, Any]:
         # Functions of the loop stay with the original, as hooks do.
-        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "own_gradients": []}
+        own: dict[str, Any] = {"_calls": [], "_losses": [], "_left": [], "_returned": []}
         own |= {"paused": False, "after_replay": OrderedDict(), "before": None}
-        own |= {"_watch": None, "_notice": None}
         return {**self.__dict__, **own}
 
 
-def _versions(base: Optimizer) -> list[tuple[Tensor, int, int]]:
-    """Return the parameters with the ids of their gradients and how often those were written."""
-    found = []
-    for p in parameters_of(base):
-        gradient = p.grad
-        found.append((p, id(gradient), 0 if gradient is None else gradient._version))
+def _storages(tree: Any) -> dict[int, Any]:
+    """Return the storages of the tensors in it, by their ids."""
+    found = {}
+    for leaf in tree_leaves(tree):
+        if type(leaf) is Tensor and leaf.layout is torch.strided:
+            storage = leaf.untyped_storage()
+            found[id(storage)] = storage
     return found
-
-
-class DifferentiatesError(RuntimeError):
-    """A closure needs gradients to compute its loss, so that it must be run as it is."""
 
 
 class _WithoutBackward(TorchFunctionMode):
@@ -572,8 +530,8 @@ class _WithoutBackward(TorchFunctionMode):
     A closure that clips or logs gradients after its ``backward`` finds zeros, made when it looks.
 
     Raises:
-        DifferentiatesError: if it differentiates for the sake of its loss, as a gradient penalty or
-            adversarial training does.
+        RuntimeError: if it differentiates for the sake of its loss, as a gradient penalty or
+            adversarial training does; so does torch itself, without gradients.
     """
 
     def __init__(self, gradients: Gradients) -> None:
@@ -590,7 +548,7 @@ class _WithoutBackward(TorchFunctionMode):
         if func is torch.autograd.grad or (
             self._skipped and func == _READ_GRADIENT and not self._gradients.show_zeros(args[0])
         ):
-            raise DifferentiatesError("the closure differentiates to compute its loss")
+            raise RuntimeError("the closure differentiates to compute its loss")
         return func(*args, **(kwargs or {}))
 
 
@@ -620,23 +578,16 @@ class Probe:
         self._context = context
         self.mode = mode
         self.differentiates = False
-        # Of the evaluation under way: its modules, what puts everything back, what skips backward.
-        self._evaluated: list[nn.Module] | None = None
-        self._put_back: tuple[Callable[[], None], ...] = ()
+        # Of the evaluation under way: what is to be put back, and what skips backward.
+        self._guards: tuple[Any, ...] = ()
         self._skip: _WithoutBackward | None = None
-
-    def _parameters(self) -> list[Tensor]:
-        """Return those of the base and of the model."""
-        base, model = self._context.base, self._context.model
-        return list(dict.fromkeys([*parameters_of(base), *model.parameters()]))
 
     @contextlib.contextmanager
     def plain_forward(self) -> Iterator[None]:
         """Run a closure without gradients, leaving what its forward leaves."""
         try:
-            modules = self._context.modules
-            self._begin(modules)
-            skip = self._skip = _WithoutBackward(Gradients(self._parameters()))
+            self._begin()
+            skip = self._skip = _WithoutBackward(Gradients(self._context.model.parameters()))
             with torch.no_grad(), skip:
                 yield
         finally:
@@ -657,63 +608,52 @@ class Probe:
             closure: whether it is one, written for training, that calls ``backward`` by itself.
 
         Raises:
-            DifferentiatesError: if the closure must be run as it is, `differentiates`.
+            RuntimeError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        modules, parameters = list(context.model.modules()), self._parameters()
-        gradients = Gradients(parameters)
-        guards: list[Callable[[], None]] = [Copies(parameters).put_back] if weights else []
-        around = Surroundings(modules, context.written or ())
-        guards += [around.put_back, gradients.put_back, RandomState.capture().restore]
+        parameters = [*parameters_of(context.base), *context.model.parameters()]
+        gradients = Gradients(dict.fromkeys(parameters))
+        others = [*(context.written or ()), *(parameters if weights else ())]
+        guards: list[Any] = [
+            Surroundings(context.model.modules(), others),
+            gradients,
+            RandomState.capture(),
+        ]
         if context.wrappers.modules:
-            guards.append(context.wrappers.present().put_back)
+            guards.append(context.wrappers.present())
         try:
-            try:
-                self._begin(modules, *guards)
-                gradients.put_aside()
-                start.restore()
-                mode: AbstractContextManager[Any] = contextlib.nullcontext()
-                if closure and not self.differentiates:
-                    mode = self._skip = _WithoutBackward(gradients)
-                with torch.set_grad_enabled(self.differentiates and not weights), mode:
-                    yield
-            finally:
-                self.end()
-        except BaseException:
-            self.end()  # once more: an interrupt can hit the first attempt
-            raise
+            self._begin(*guards)
+            gradients.put_aside()
+            start.put_back()
+            mode: AbstractContextManager[Any] = contextlib.nullcontext()
+            if closure and not self.differentiates:
+                mode = self._skip = _WithoutBackward(gradients)
+            with torch.set_grad_enabled(self.differentiates and not weights), mode:
+                yield
+        finally:
+            self.end()
 
-    def _begin(self, modules: list[nn.Module], *put_back: Callable[[], None]) -> None:
+    def _begin(self, *guards: Any) -> None:
         """Note what is to be put back, then see the weights as they are now."""
-        flags = Flags(modules)
-        self._evaluated, self._put_back = modules, (*put_back, flags.put_back)
+        flags = Flags(self._context.model.modules())
+        self._guards = (*guards, flags)
         if self.mode == "eval":
             flags.evaluate()
         # An autocast around the whole step would go on using its casts of the former weights.
         torch.clear_autocast_cache()
 
     def end(self) -> None:
-        """Put everything back after an evaluation, also after one that was cut off anywhere."""
+        """Put everything back after an evaluation.
+
+        Whoever makes a step calls it once more where that was cut off, for an interrupt can hit it.
+        """
         if self._skip is not None and _get_current_function_mode() is self._skip:
             self._skip.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-        for put_back in self._put_back:
-            put_back()
-        if self._evaluated is not None:
-            show_new_weights(self._evaluated)
-        self._evaluated, self._put_back, self._skip = None, (), None
-
-    def __getstate__(self) -> dict[str, Any]:
-        own = {"_evaluated": None, "_put_back": (), "_skip": None}
-        return {**self.__dict__, **own}
-
-
-def _autocast() -> list[tuple[str, bool, torch.dtype]]:
-    """Return the precision that is on now, on the CPU and on CUDA where it is used."""
-    found = []
-    for device in ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",):
-        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-        found.append((device, enabled, dtype))
-    return found
+        for guard in self._guards:
+            guard.put_back()
+        if self._guards:
+            show_new_weights(self._context.model.modules())
+        self._guards, self._skip = (), None
 
 
 def _refuse_lightning(owner: str, closure: Callable[[], Any]) -> None:
@@ -736,54 +676,29 @@ def scalar(owner: str, argument: str, value: Any) -> float:
     """Return a loss, or what is compared instead, as a float.
 
     Raises:
-        TypeError: if it is neither a number nor a tensor of real numbers.
-        ValueError: if it is a tensor of more or less than one element.
+        TypeError, ValueError: as `as_loss`.
     """
-    if isinstance(value, Tensor):
-        if value.numel() != 1:
-            raise _no_scalar(owner, argument, value)
-        value = value.item()
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{owner}.step({argument}): {_what(argument)} a scalar, got {value!r}")
-    return float(value)
-
-
-def unread(owner: str, argument: str, value: Any) -> Tensor | float:
-    """Return the same without waiting for the device of a tensor; its number is read later.
-
-    Raises:
-        TypeError, ValueError: as `scalar`.
-    """
-    if type(value) is Tensor and value.is_floating_point() and value.numel() == 1:
-        return value.detach()
-    return scalar(owner, argument, value)
+    return float(as_loss(owner, argument, value))
 
 
 def as_loss(owner: str, argument: str, value: Any) -> Tensor:
-    """Return a loss as a tensor of one element, without waiting for its device.
+    """Return the same as a tensor of one element, without waiting for its device.
 
     Raises:
-        TypeError: if it is neither a number nor a tensor.
+        TypeError: if it is neither a number nor a tensor of real numbers.
         ValueError: if it is a tensor of more or less than one element.
     """
+    what = "value" if argument in ("objective", "accept_on") else "loss"
+    rule = f"{owner}.step({argument}): the {what} must be a scalar, got"
+    is_number = isinstance(value, Real | Tensor) and not isinstance(value, bool)
+    if not is_number or getattr(value, "dtype", None) in _NOT_REAL:
+        raise TypeError(f"{rule} {value!r}")
     if not isinstance(value, Tensor):
-        return torch.tensor(scalar(owner, argument, value), dtype=torch.float64)
+        return torch.tensor(float(value), dtype=torch.float64)
     if value.numel() != 1:
-        raise _no_scalar(owner, argument, value)
-    if value.is_complex() or value.dtype is torch.bool:
-        raise TypeError(f"{owner}.step({argument}): the loss must be a scalar, got {value!r}")
+        shape = tuple(value.shape)
+        raise ValueError(f"{rule} a tensor of shape {shape}; reduce it, for example by .mean()")
     return value.detach()
-
-
-def _no_scalar(owner: str, argument: str, value: Tensor) -> ValueError:
-    return ValueError(
-        f"{owner}.step({argument}): {_what(argument)} a scalar, got a tensor of shape "
-        f"{tuple(value.shape)}; reduce it, for example by .mean()"
-    )
-
-
-def _what(argument: str) -> str:
-    return f"the {'value' if argument in ('objective', 'accept_on') else 'loss'} must be"
 
 
 def loss_in(result: Any) -> Any:
@@ -793,9 +708,13 @@ def loss_in(result: Any) -> Any:
     return result[0] if isinstance(result, tuple) and result else result
 
 
-def _no_loss(owner: str, found: Any) -> TypeError:
-    shown = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
-    return TypeError(
+def _recorded_loss(owner: str, result: Any) -> Tensor:
+    """Return the loss in what a recorded function returned."""
+    loss = loss_in(result)
+    if isinstance(loss, Tensor) and loss.numel() == 1:
+        return loss
+    shown = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+    raise TypeError(
         f"{owner}.record(fn): the function must return a scalar loss, a tuple that begins with "
         f"one, or a dict with one under 'loss', got {shown}"
     )

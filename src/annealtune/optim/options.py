@@ -6,7 +6,6 @@ out, on a copy in miniature, which options it takes.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import math
 from collections.abc import Iterable, Mapping
@@ -214,36 +213,25 @@ def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
         )
     if not any(group["params"] for group in base.param_groups):
         raise ValueError(f"{owner}(base=...) must have parameters to train, got none")
-    if not may_maximize:
-        for group in base.param_groups:
-            check_group(owner, group)
+    if direction(owner, base) < 0 and not may_maximize:
+        raise ValueError(
+            f"{owner}(base=...) must minimize, got one with maximize=True; negate the loss instead"
+        )
 
 
-def direction(owner: str, base: Optimizer) -> float:
+def direction(owner: str, base: Optimizer, *added: Mapping[str, Any]) -> float:
     """Return 1 where the base minimizes, -1 where it maximizes.
 
     Raises:
-        ValueError: if its groups do not agree.
+        ValueError: if its groups, and those that are to be added, do not agree.
     """
-    directions = {bool(group.get("maximize", False)) for group in base.param_groups}
+    own = base.defaults.get("maximize", False)
+    directions = {bool(group.get("maximize", own)) for group in (*base.param_groups, *added)}
     if len(directions) > 1:
         raise ValueError(
             f"{owner}(base=...): all groups must minimize or all must maximize, got both"
         )
     return -1.0 if True in directions else 1.0
-
-
-def check_group(owner: str, group: Any) -> None:
-    """Check that a parameter group can be annealed.
-
-    Raises:
-        ValueError: if it maximizes: the accept test minimizes.
-    """
-    if isinstance(group, Mapping) and group.get("maximize"):
-        raise ValueError(
-            f"{owner}: every parameter group must minimize, got one with maximize=True; negate "
-            "the loss instead"
-        )
 
 
 def as_neighborhood(owner: str, neighborhood: Any) -> Neighborhood:
@@ -285,52 +273,18 @@ def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) 
     kinds = (p.dtype for p in group["params"] if p.is_floating_point())
     if options.get("lr", 0.0) > min((torch.finfo(kind).max for kind in kinds), default=math.inf):
         return True
-    # A constructor that does not even take what the group has now has no say.
-    return _miniature(base, group, options) is None and _miniature(base, group, {}) is not None
-
-
-@torch.no_grad()
-def make_late_state(base: Optimizer) -> bool:
-    """Make the state that the present options need and a parameter's first step did not make.
-
-    RMSprop (momentum, centered) and Adam (amsgrad) make their buffers in the first step of a
-    parameter or never. Here they begin as they would have there; what is kept already stays.
-
-    Returns:
-        Whether there was something to make.
-    """
-    made = False
-    for group in base.param_groups:
-        miniature = _miniature(base, group, {})
-        if miniature is None:
-            continue
-        (scratch,) = miniature.param_groups[0]["params"]
-        scratch.grad = torch.zeros_like(scratch)
-        miniature.step()  # along no gradient, so that every buffer is as it begins
-        for p in filter(base.state.get, group["params"]):  # those that have made a step
-            for key, value in miniature.state[scratch].items():
-                if key not in base.state[p]:
-                    made = True
-                    base.state[p][key] = copy.deepcopy(value)
-                    if isinstance(value, Tensor) and value.shape == scratch.shape:
-                        base.state[p][key] = torch.full_like(p, value.item(), dtype=value.dtype)
-    return made
-
-
-def _miniature(
-    base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]
-) -> Optimizer | None:
-    """Build the base for one element of the same kind and as many dimensions: some want matrices.
-
-    None if its constructor refuses.
-    """
     accepted = inspect.signature(type(base).__init__).parameters
     present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}
-    scratch = torch.zeros(1)
-    if group["params"] and not torch.nn.parameter.is_lazy(group["params"][0]):
-        first = group["params"][0]
-        scratch = torch.zeros((1,) * first.ndim, dtype=first.dtype, device=first.device)
-    try:
-        return type(base)(**{**present, **options, "params": [torch.nn.Parameter(scratch)]})
-    except (ValueError, TypeError, RuntimeError, AssertionError):
-        return None
+    # One element of the same kind and as many dimensions: some want matrices.
+    first = group["params"][0] if group["params"] else torch.zeros(1)
+    scratch = torch.zeros((1,) * first.ndim, dtype=first.dtype, device=first.device)
+
+    def takes(changed: Mapping[str, Any]) -> bool:
+        try:
+            type(base)(**{**present, **changed, "params": [torch.nn.Parameter(scratch)]})
+        except (ValueError, TypeError, RuntimeError, AssertionError):
+            return False
+        return True
+
+    # A constructor that does not even take what the group has now has no say.
+    return not takes(options) and takes({})

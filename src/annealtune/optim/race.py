@@ -39,6 +39,7 @@ from annealtune.optim.parameters import (
     finite_marks,
     gathered,
     gradients_are_finite,
+    gradients_of,
     numbers_of,
     parameters_of,
     read,
@@ -420,6 +421,8 @@ class Race:
         first: int | None = self.arms.in_model
         if minibatch.was_touched:
             self._warn_of(_TOUCHED)
+        if minibatch.carries:
+            self._warn_of(_CARRIED)
         if self._owed is not None:  # the loop has caught an error in the middle of a minibatch
             first = None  # all of this one is computed again
             if before is not None:
@@ -458,7 +461,7 @@ class Race:
                         before = self.arms.switch_to(arm)
                     others.put_aside()
                     loss = minibatch.again()
-                    end.restore()
+                    end.put_back()
                 value, *marks = read(loss, *finite_marks(parameters))
                 if not all(map(math.isfinite, marks)) and not self._context.weights_are_finite():
                     value = math.nan  # a loss does not always show it
@@ -473,9 +476,9 @@ class Race:
                 elif before is not None:
                     before.put_back()  # what it did to the statistics of BatchNorm, say
                 losses[arm] = self._sign * value
-            after.restore()
+            after.put_back()
         except BaseException as error:
-            end.restore()
+            end.put_back()
             self._give_up_torn()
             if isinstance(error, Exception) and losses:
                 if before is not None and self.arms.in_model not in losses:
@@ -575,7 +578,7 @@ class Race:
         On the CPU both must be equal, elsewhere up to 1 %: a device may sum in another order. The
         same holds for several processes and under a GradScaler.
         """
-        gradients = self._context.gradients
+        gradients = gradients_of(self._context.base)
         found = [loss, *(float(gathered(gradient.norm())) for gradient in gradients)]
         if is_first:
             self._first = found
@@ -588,8 +591,6 @@ class Race:
             self._warn_of(_OTHER_LOSS.format(self._first[0], loss))
         elif not minibatch.was_touched and not _are_close(self._first, found, tolerance):
             self._warn_of(_OTHER_GRADIENT)
-        if names := self.arms.overwritten():
-            self._warn_of(_OVERWRITTEN.format(", ".join(names)))
 
     def _warn_of(self, text: str) -> None:
         """Say why arms are not alike, once."""
@@ -629,15 +630,26 @@ class Race:
         self.arms.switch_to(arm)
         assert self._objective is not None
         context = self._context
-        with unchanged([*context.parameters, *(context.written or ())], context.modules):
+        weights = [*parameters_of(context.base), *(context.written or ())]
+        with unchanged(weights, list(context.model.modules())):
             numbers = numbers_of("SelfTuner(objective=...)", self._objective())
         return context.ranks.mean(mean_of(numbers), "objective", arm)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_owed": None}  # minibatches stay with the original
+        self._refuse_owed()
+        return self.__dict__
+
+    def _refuse_owed(self) -> None:
+        if self._owed is not None:
+            raise RuntimeError(
+                "SelfTuner: a race must not be saved or copied after an error that has stopped "
+                "some of its arms in the middle of a minibatch, which would be lost; make the next "
+                "step first"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Return the standings and the arms."""
+        self._refuse_owed()
         return {
             "settings": [dict(setting) for setting in self.settings],
             "allowance": dataclasses.astuple(self._allowance),
@@ -681,13 +693,14 @@ _TOUCHED = (
     "them in opt.before_step(fn), or say how to do the same to the other arms by "
     "opt.after_replay(fn)"
 )
+_CARRIED = (
+    "the recorded function was given a tensor that it has returned before, such as a hidden state "
+    "in truncated backpropagation through time; it is that of the leading arm, for all arms. Keep "
+    "it in the model: self.hidden = hidden.detach() in the forward"
+)
 _WRITTEN = (
     "buffers or frozen weights were written between two steps, which reaches one arm only: write "
     "them in opt.after_step(fn), or within the recorded function"
-)
-_OVERWRITTEN = (
-    "the forward writes into {}, which modules keep as plain tensors, so the arms share them: make "
-    "them buffers by register_buffer, or assign new tensors"
 )
 
 
@@ -831,10 +844,6 @@ class Arms:
         """Give all arms parameters that hooks write, with what they were."""
         for state in (self._origin, *self._idle.values()):
             state.around.add(pairs)
-
-    def overwritten(self) -> list[str]:
-        """Return names of tensors that modules keep and a forward has written in place."""
-        return self._origin.around.overwritten()
 
     def _marks(self) -> dict[Tensor, tuple[int, str]]:
         """Return how often each weight was written, and a number that changes with its values."""

@@ -17,24 +17,19 @@ import operator
 import random
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, Protocol
+from itertools import starmap
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _NormBase
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_flatten, tree_map_only, tree_structure, tree_unflatten
 
 from annealtune.optim.context import Context, Part, StateError
-from annealtune.optim.hooks import TORCHS_OWN, Hook, copied, hooks_of
+from annealtune.optim.hooks import REMEMBERED, TORCHS_OWN, Hook, copied, same
 from annealtune.optim.parameters import gathered, parameters_of, read
 
 Pairs = list[tuple[Tensor, Tensor]]
-Named = dict[str, Any]  # tensors by name, or None
-
-_VERSION = operator.attrgetter("_version")  # it counts writes into a tensor
-_GRADIENT = operator.attrgetter("grad")
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device)
 
 
 class RandomState(NamedTuple):
@@ -59,7 +54,7 @@ class RandomState(NamedTuple):
         """Return torch's part of it, as tensors."""
         return {"cpu": self.cpu, "cuda": self.cuda, "mps": self.mps}
 
-    def restore(self) -> None:
+    def put_back(self) -> None:
         """Set all generators back."""
         torch.set_rng_state(self.cpu)
         if self.cuda:
@@ -72,16 +67,18 @@ class RandomState(NamedTuple):
             sys.modules["numpy.random"].set_state(self.numpy)
 
 
-class Guard(Protocol):
-    """Something as it is now, to be put back after an evaluation."""
-
-    def put_back(self) -> None:
-        """Make it what it was."""
+def carry_out(function: Callable[[], None]) -> None:
+    """Call a function that may be called twice: again if it is interrupted."""
+    try:
+        function()
+    except BaseException:
+        function()
+        raise
 
 
 @contextlib.contextmanager
-def kept(*guards: Guard) -> Iterator[None]:
-    """Put everything back at the end, interrupted or not."""
+def kept(*guards: Any) -> Iterator[None]:
+    """Put everything back at the end, interrupted or not; all of it has a ``put_back``."""
 
     def put_back() -> None:
         for guard in guards:
@@ -100,13 +97,11 @@ def kept(*guards: Guard) -> Iterator[None]:
 @contextlib.contextmanager
 def unchanged(weights: Iterable[Tensor], modules: list[nn.Module]) -> Iterator[None]:
     """Put weights, buffers, training flags and random numbers back after an evaluation."""
-    start = RandomState.capture()
-    with kept(Copies(weights), Surroundings(modules), Flags(modules)):
-        try:
+    try:
+        with kept(RandomState.capture(), Surroundings(modules, weights), Flags(modules)):
             yield
-        finally:
-            start.restore()
-            show_new_weights(modules)
+    finally:
+        show_new_weights(modules)
 
 
 class Copies:
@@ -123,9 +118,6 @@ class Copies:
     @torch.no_grad()
     def take(self, tensors: list[Tensor]) -> None:
         """Copy tensors; where it is the same ones as the last time, nothing is allocated."""
-        if not tensors:
-            self._tensors, self._forms, self._groups = [], [], []
-            return
         forms = []
         for t in tensors:
             forms.append((t.shape, t.dtype, t.device))  # noqa: PERF401 - called in every step
@@ -135,7 +127,7 @@ class Copies:
             return
         kinds: dict[Any, list[Tensor]] = {}
         for t in tensors:
-            is_plain = type(t) in (Tensor, nn.Parameter)
+            is_plain = type(t) in (Tensor, nn.Parameter)  # foreach knows no shards, for instance
             kinds.setdefault((t.device, t.dtype) if is_plain else id(t), []).append(t)
         self._forms, self._groups = [], []  # the old copies go before there are new ones
         self._groups = [(group, [t.detach().clone() for t in group]) for group in kinds.values()]
@@ -166,49 +158,38 @@ class Copies:
 class Surroundings:
     """What a forward may change besides the weights that are trained, as it is now.
 
-    These are the buffers of modules, also those that it resizes, replaces or makes; tensors that
-    modules keep as plain attributes (a hidden state), by which tensor it is; and parameters that it
-    writes although nobody trains them (the EMA of a momentum encoder).
+    These are the buffers of modules and the tensors that they keep as plain attributes (a hidden
+    state), also those that it resizes, replaces or makes; and parameters that it writes although
+    nobody trains them (the EMA of a momentum encoder).
 
     Args:
         modules: whose tensors they are.
-        written: the parameters.
+        others: further tensors, such as those parameters.
         copied: whether their values are copied; else only which tensor is where is noted.
     """
 
     def __init__(
         self,
         modules: Iterable[nn.Module],
-        written: Iterable[Tensor] = (),
+        others: Iterable[Tensor] = (),
         *,
         copied: bool = True,
     ) -> None:
-        # Modules with their buffers, and with those of their attributes that are tensors, or may
-        # become one.
-        self._buffers: list[tuple[nn.Module, Named]] = []
-        self._attributes: list[tuple[nn.Module, Named]] = []
-        self._versions: list[tuple[str, Tensor, int]] = []  # of attributes
-        self._lazy: list[nn.Module] = []  # whose buffers have no values yet
-        tensors = list(written)
-        for module in modules:
-            if module._buffers:
-                self._buffers.append((module, dict(module._buffers)))
-                for buffer in module._buffers.values():
-                    if buffer is not None and not is_out_of_reach(buffer):
-                        tensors.append(buffer)
-                    elif buffer is not None and torch.nn.parameter.is_lazy(buffer):
-                        self._lazy.append(module)
-            found: Named = {}
-            for name, value in vars(module).items():
-                if isinstance(value, Tensor):
-                    found[name] = value
-                    self._versions.append((name, value, value._version))
-                elif value is None and name not in TORCHS_OWN:
-                    found[name] = None
-            if found:
-                self._attributes.append((module, found))
+        self._modules = list(modules)
+        # By module and name; None is what may become a tensor.
+        self._noted: dict[tuple[nn.Module, str], Tensor | None] = {}
+        tensors = list(others)
+        for module in self._modules:
+            for place in (module._buffers, vars(module)):
+                for name, value in place.items():
+                    if isinstance(value, Tensor):
+                        self._noted[module, name] = value
+                        if not is_out_of_reach(value):
+                            tensors.append(value)
+                    elif value is None and name not in TORCHS_OWN:
+                        self._noted[module, name] = None
         self._copies = Copies(tensors) if tensors and copied else None
-        self.is_empty = not (tensors or self._buffers or self._attributes)
+        self.is_empty = not (tensors or self._noted)
 
     @classmethod
     def of(cls, context: Context) -> Surroundings:
@@ -217,70 +198,61 @@ class Surroundings:
 
     def marks(self) -> list[float]:
         """Return numbers that change with the values of buffers."""
-        copies = self.copies()
-        values = [t for _, named in self._buffers for t in named.values() if t is not None]
-        dense = [t for t in values if t.is_floating_point() and t.layout is torch.strided]
-        floats = [copies.get(id(t), t) for t in dense if not is_out_of_reach(t)]
+        copies, floats = self.copies(), []
+        for (module, name), t in self._noted.items():
+            if t is None or name not in module._buffers or is_out_of_reach(t):
+                continue
+            if t.is_floating_point() and t.layout is torch.strided:
+                floats.append(copies.get(id(t), t))
         return read(*torch._foreach_norm(floats)) if floats else []
 
     def put_back(self) -> None:
-        """Make them what they were, also one that was replaced by a new tensor."""
-        for module, noted in self._buffers:
-            module._buffers.clear()
-            module._buffers.update(noted)
-        for module, noted in self._attributes:
-            live = vars(module)
-            for name, value in noted.items():
-                if value is not None or isinstance(live.get(name), Tensor):
-                    live[name] = value
+        """Make them what they were, also one that was made or replaced by a new tensor."""
+        for module in self._modules:
+            for place in (module._buffers, vars(module)):
+                for name in tuple(place):
+                    if isinstance(place[name], Tensor) and (module, name) not in self._noted:
+                        del place[name]
+        for (module, name), value in self._noted.items():
+            place = module._buffers if name in module._buffers else vars(module)
+            if value is not None or isinstance(place.get(name), Tensor):
+                place[name] = value
         if self._copies is not None:
             self._copies.put_back()
-        for lazy in self._lazy:
-            if isinstance(lazy, _NormBase):
-                lazy.reset_running_stats()
 
     def add(self, pairs: Pairs) -> None:
-        """Note parameters too, with what they were."""
+        """Note further tensors, with what they were."""
         known = self.copies()  # a run that was loaded has them already
         if self._copies is None:
             self._copies = Copies()
         self._copies.add([(t, then) for t, then in pairs if id(t) not in known])
 
-    def overwritten(self) -> list[str]:
-        """Return the names of attributes whose values were written in place: those are lost."""
-        return [name for name, tensor, version in self._versions if tensor._version != version]
-
-    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str, Tensor | None]]:
-        """Return what is another tensor by now: the modules, the names and the tensors."""
-        noted = self._noted()
+    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str, Tensor | None, Any]]:
+        """Return what is another tensor by now: module, name, the tensor and a copy of it."""
+        copies, noted = present.copies(), self._noted
         return [
-            (module, name, tensor)
-            for module, named in present._buffers + present._attributes
-            for name, tensor in named.items()
-            if noted.get((module, name), tensor) is not tensor
+            (*place, tensor, copies.get(id(tensor)))
+            for place, tensor in present._noted.items()
+            if place not in noted or noted[place] is not tensor
         ]
 
-    def replace(self, module: nn.Module, name: str, tensor: Tensor | None) -> None:
-        """Note another tensor."""
-        for own, noted in self._buffers + self._attributes:
-            if own is module and name in noted:
-                noted[name] = tensor
-
-    def _noted(self) -> dict[tuple[nn.Module, str], Tensor | None]:
-        entries = self._buffers + self._attributes
-        return {(module, name): t for module, named in entries for name, t in named.items()}
+    def replace(self, module: nn.Module, name: str, tensor: Tensor | None, value: Any) -> None:
+        """Note another tensor, with what it was."""
+        self._noted[module, name] = tensor
+        if tensor is not None and value is not None:
+            self.add([(tensor, value.clone())])
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
         pairs = () if self._copies is None else self._copies.pairs()
         return {id(tensor): kept for tensor, kept in pairs}
 
-    def state_dict(self, model: nn.Module) -> Named:
+    def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
         """Return copies of the tensors by name."""
         copies = self.copies()
         found = {name: copies[id(p)] for name, p in model.named_parameters() if id(p) in copies}
         places = {module: f"{place}." if place else "" for place, module in model.named_modules()}
-        for (module, name), tensor in self._noted().items():
+        for (module, name), tensor in self._noted.items():
             if tensor is not None and not is_out_of_reach(tensor):
                 found[places[module] + name] = copies.get(id(tensor), tensor)
         return {name: value.detach().clone() for name, value in found.items()}
@@ -298,7 +270,7 @@ class Surroundings:
             elif isinstance(live, nn.Parameter):
                 self.add([(live, moved)])
             else:
-                self.replace(modules[place], name, moved)
+                self.replace(modules[place], name, moved, moved)
 
 
 class Flags:
@@ -307,26 +279,23 @@ class Flags:
     They are set directly: ``Module.train`` may have side effects in subclasses.
     """
 
-    def __init__(self, modules: list[nn.Module]) -> None:
-        self._flags: list[tuple[nn.Module, bool, Any]] = []
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._flags: list[tuple[nn.Module, bool]] = []
         for module in modules:
-            self._flags.append((module, module.training, vars(module).get("train")))
+            self._flags.append((module, module.training))
 
     def evaluate(self) -> None:
         """Switch to evaluation; ``train()``, with which many closures begin, does nothing then."""
-        for module, *_ in self._flags:
+        for module, _ in self._flags:
             module.training = False
             vars(module)["train"] = functools.partial(_unmoved, module)
 
     def put_back(self) -> None:
         """Make them what they were."""
-        for module, training, own_train in self._flags:
+        for module, training in self._flags:
             if module.training != training:
                 module.training = training
-            if own_train is not None:
-                vars(module)["train"] = own_train
-            else:
-                vars(module).pop("train", None)
+            vars(module).pop("train", None)
 
 
 def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
@@ -334,29 +303,32 @@ def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
 
 
 class Gradients:
-    """The gradients of tensors as they are now, to be out of reach meanwhile.
+    """The gradients of tensors as they are now, to be put back.
 
     Args:
         tensors: whose gradients they are.
-        copied: whether their values are put back too: DDP may keep them as views of its buckets,
-            into which every backward writes.
+        copied: whether their values are put back too, where somebody may write into them: some
+            bases do, and DDP where they are views of its buckets.
     """
 
     def __init__(self, tensors: Iterable[Tensor], *, copied: bool = False) -> None:
-        tensors = list(tensors)
-        self._gradients = list(zip(tensors, map(_GRADIENT, tensors), strict=True))
+        # Each with its gradient and how often that was written.
+        self._gradients: list[tuple[Tensor, Tensor | None, int]] = []
+        for t in tensors:
+            gradient = t.grad
+            self._gradients.append((t, gradient, 0 if gradient is None else gradient._version))
         self._values: Copies | None = None
         if copied:
-            self._values = Copies(g for _, g in self._gradients if g is not None)
+            self._values = Copies(g for _, g, _ in self._gradients if g is not None)
 
     def put_aside(self) -> None:
         """Let nobody write into them."""
-        for t, _ in self._gradients:
+        for t, *_ in self._gradients:
             t.grad = None
 
     def show_zeros(self, tensor: Tensor) -> bool:
         """Give zeros to a tensor that had a gradient and has none; tell if it is one of ours."""
-        for t, gradient in self._gradients:
+        for t, gradient, _ in self._gradients:
             if t is tensor:
                 if gradient is not None and t.grad is None:
                     t.grad = torch.zeros_like(t)
@@ -365,18 +337,31 @@ class Gradients:
 
     def put_back(self) -> None:
         """Make them what they were."""
-        for t, gradient in self._gradients:
-            t.grad = gradient
+        for t, gradient, _ in self._gradients:
+            if t.grad is not gradient:
+                t.grad = gradient
         if self._values is not None:
             self._values.put_back()
 
+    def are_untouched(self) -> bool:
+        """Tell whether nothing was written into them; if so, forget the copies.
+
+        Where there are copies, values are compared too: a write through ``.data`` leaves the
+        version as it was.
+        """
+        for _, gradient, version in self._gradients:
+            if gradient is not None and gradient._version != version:
+                return False
+        if self._values is not None and not all(starmap(torch.equal, self._values.pairs())):
+            return False
+        self._values = None
+        return True
+
 
 def is_out_of_reach(tensor: Tensor) -> bool:
-    """Tell a tensor that nobody can write into: one that is expanded, or has no values yet."""
-    if torch.nn.parameter.is_lazy(tensor):
-        return True
+    """Tell a tensor that nobody can write into: expanded, or made in inference mode."""
     if tensor.layout != torch.strided or 0 not in tensor.stride():
-        return False
+        return tensor.is_inference()
     pairs = zip(tensor.stride(), tensor.shape, strict=True)
     return any(stride == 0 and size > 1 for stride, size in pairs)
 
@@ -393,13 +378,8 @@ def show_new_weights(modules: Iterable[nn.Module]) -> None:
                 module.reshard()
 
 
-def are_plain(tensors: list[Tensor]) -> bool:
-    """Tell whether foreach knows them: subclasses, such as FSDP's sharded tensors, it does not."""
-    return {Tensor, nn.Parameter}.issuperset(map(type, tensors))
-
-
 def _copy(targets: list[Tensor], sources: list[Tensor]) -> None:
-    if len(targets) > 1 and are_plain(targets):
+    if len(targets) > 1:
         torch._foreach_copy_(targets, sources)
     else:
         for target, source in zip(targets, sources, strict=True):
@@ -412,6 +392,9 @@ class Snapshot:
     The copies are allocated once and reused: the extra memory is one copy of the weights and one
     of the optimizer's state. Gradients are copied on request only, for a base that writes into
     them.
+
+    Attributes:
+        gradients: those that were there.
 
     Example:
         >>> weight = torch.nn.Parameter(torch.ones(1))
@@ -427,13 +410,11 @@ class Snapshot:
     def __init__(self, optimizer: Optimizer) -> None:
         self._optimizer = optimizer
         self._values = Copies()
-        self._gradient_values = Copies()
-        self._has_gradients = False  # whether they are copied too
-        self._gradients: list[tuple[Tensor, Tensor | None]] = []
-        self._versions: list[tuple[Tensor, int]] = []  # of the gradients among them
-        self._groups: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        self._state: dict[Any, Any] = {}
-        self._hooks: list[tuple[Hook, list[Any]]] = []
+        self.gradients = Gradients(())
+        # The optimizer's part, taken to pieces.
+        self._leaves: list[Any] = []
+        self._form = tree_structure(None)
+        self._memories: dict[Hook, list[Any]] = {}
 
     @torch.no_grad()
     def take(self, *, gradients: bool = False, others: Iterable[Tensor] = ()) -> None:
@@ -444,54 +425,31 @@ class Snapshot:
             others: tensors that hooks write.
         """
         tensors = list(others)
-        present: list[Tensor] = []
-        self._groups, self._gradients = [], []
-        for group in self._optimizer.param_groups:
-            options = dict(group)
-            del options["params"]
-            self._groups.append((group, _noted(options, tensors)))
-            for p in group["params"]:
-                self._gradients.append((p, p.grad))
-                if p.grad is not None:
-                    present.append(p.grad)
-                if p.requires_grad or p.grad is not None:
-                    tensors.append(p)
-        self._state = _noted(self._optimizer.state, tensors)
-        self._hooks = []
-        optimizer = self._optimizer
-        if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-            self._hooks = [(hook, copied(hook.memory())) for hook in hooks_of(optimizer)]
+        parameters = parameters_of(self._optimizer)
+        for p in parameters:
+            if p.requires_grad or p.grad is not None:
+                tensors.append(p)  # noqa: PERF401 - called in every step
+        self.gradients = Gradients(parameters, copied=gradients)
+        self._leaves, self._form = tree_flatten(_optimizer_part(self._optimizer, parameters))
+        for number, leaf in enumerate(self._leaves):
+            if isinstance(leaf, Tensor):
+                tensors.append(leaf)
+            else:
+                self._leaves[number] = copy.deepcopy(leaf)
+        self._memories = {}
+        for hook in hooks_of(self._optimizer):
+            self._memories[hook] = copied(hook.memory())
         self._values.take(tensors)
-        self._has_gradients = gradients
-        if gradients:
-            self._gradient_values.take(present)
-        self._versions = list(zip(present, map(_VERSION, present), strict=True))
 
     @torch.no_grad()
     def restore(self) -> None:
         """Put everything back in place; what was not there when it was taken is removed."""
         self._values.put_back()
-        for p, gradient in self._gradients:
-            if p.grad is not gradient:
-                p.grad = gradient
-        if self._has_gradients:
-            self._gradient_values.put_back()
-        for hook, memory in self._hooks:
+        self.gradients.put_back()
+        for hook, memory in self._memories.items():
             hook.remember(copied(memory))
-        for group, options in self._groups:
-            for key in group.keys() - options.keys() - {"params"}:
-                del group[key]
-            group.update(_noted(options, []))  # a copy: what is put back can be put back again
-        state: dict[Any, Any] = self._optimizer.state
-        for key in [key for key in state if key not in self._state]:
-            del state[key]
-        for key, noted in self._state.items():
-            entry = _noted(noted, [])
-            if isinstance(entry, dict) and isinstance(state.get(key), dict):
-                state[key].clear()
-                state[key].update(entry)
-            else:
-                state[key] = entry
+        part = tree_unflatten(self._leaves, self._form)
+        _write_optimizer_part(self._optimizer, parameters_of(self._optimizer), part)
 
     def add(self, pairs: Pairs) -> None:
         """Take tensors in whose copies are there."""
@@ -505,50 +463,7 @@ class Snapshot:
 
     def release(self) -> None:
         """Let go of the gradients, so that ``zero_grad`` frees them; other copies are reused."""
-        self._gradients, self._versions = [], []
-        if self._has_gradients:
-            self._forget_gradients()
-
-    def gradients_are_untouched(self) -> bool:
-        """Tell whether nothing was written into the gradients; if so, forget their copies.
-
-        Where there are copies, values are compared too: a write through ``.data`` leaves the
-        version as it was.
-        """
-        for gradient, version in self._versions:
-            if gradient._version != version:
-                return False
-        if self._has_gradients:
-            for gradient, copied in self._gradient_values.pairs():
-                if not torch.equal(gradient, copied):
-                    return False
-            self._forget_gradients()
-        return True
-
-    def _forget_gradients(self) -> None:
-        self._has_gradients = False
-        self._gradient_values.take([])
-
-
-def _noted(value: Any, tensors: list[Tensor]) -> Any:
-    """Copy containers, keep tensors by reference and note them as to be copied."""
-    if isinstance(value, Tensor):
-        tensors.append(value)
-        return value
-    if isinstance(value, _PLAIN):
-        return value
-    if isinstance(value, dict):
-        noted = {}
-        for key, item in value.items():
-            if isinstance(item, Tensor):
-                tensors.append(item)
-            elif not isinstance(item, _PLAIN):
-                item = _noted(item, tensors)
-            noted[key] = item
-        return noted
-    if type(value) in (list, tuple):
-        return type(value)(_noted(item, tensors) for item in value)
-    return copy.deepcopy(value)
+        self.gradients = Gradients(())
 
 
 class StateOutside:
@@ -559,23 +474,15 @@ class StateOutside:
         >>> StateOutside(torch.optim.SGD([weight])).refuse_changes("EmbeddedTuner")
     """
 
-    # What can be undone; the defaults are read by nobody after the construction.
-    _RESTORED = ("param_groups", "state", "defaults")
-
     def __init__(self, base: Optimizer) -> None:
         self._base = base
-        self._before = self._numbers()
+        self._before = self._present()
 
     def refuse_changes(self, owner: str) -> None:
-        """Refuse a base whose step has changed a number or a tensor there."""
-        now = self._numbers()
+        """Refuse a base whose step has changed a number, a tensor or a container there."""
+        now = self._present()
         for name in {**self._before, **now}:
-            one, other = self._before.get(name), now.get(name)
-            if isinstance(one, Tensor) and isinstance(other, Tensor):
-                same = one.shape == other.shape and torch.equal(one, other)
-            else:
-                same = repr(one) == repr(other)  # NaN is NaN
-            if not same:
+            if not same(self._before.get(name), now.get(name)):
                 raise TypeError(
                     f"{owner}(base=...) must keep what its step changes in its state and its "
                     "parameter groups, or its steps could not be undone, got "
@@ -583,26 +490,17 @@ class StateOutside:
                     "optimizer, or the one inside it"
                 )
 
-    def _numbers(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        seen = {id(getattr(self._base, name)) for name in self._RESTORED}
-        _collect("", vars(self._base), found, seen)
+    def _present(self) -> dict[str, Any]:
+        """Return copies; flags that something was said once do not count."""
+        found = {}
+        for name, value in vars(self._base).items():
+            if name in ("param_groups", "state", "defaults"):
+                continue  # can be undone; the defaults are read by nobody after the construction
+            if isinstance(value, Optimizer) and value.state is not self._base.state:
+                found[f"{name}.state"] = copied(value.state)
+            elif isinstance(value, REMEMBERED) and not isinstance(value, bool):
+                found[name] = copied(value)
         return found
-
-
-def _collect(name: str, value: Any, found: dict[str, Any], seen: set[int]) -> None:
-    """Walk through containers and optimizers; flags that something was said once do not count."""
-    if isinstance(value, Tensor):
-        found[name] = value.detach().clone()
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        found[name] = value
-    elif isinstance(value, dict | list | tuple | Optimizer) and id(value) not in seen:
-        seen.add(id(value))
-        inside = vars(value) if isinstance(value, Optimizer) else value
-        items = inside.items() if isinstance(inside, dict) else enumerate(inside)
-        for number, (key, item) in enumerate(items):
-            part = key if isinstance(key, str | int) else number
-            _collect(f"{name}.{part}" if name else str(part), item, found, seen)
 
 
 class RunState:
@@ -630,118 +528,76 @@ class RunState:
     @torch.no_grad()
     def __init__(self, context: Context, *, on_host: bool = False) -> None:
         self._context = context
-        self._base, self._model = context.base, context.model
         self._on_host = on_host
-        self._weights = [self._stored(w) for w in parameters_of(self._base)]
-        self._kept = self._away(copy.deepcopy(_optimizer_part(self._base, context.parameters)))
-        self.around = Surroundings.of(context)
-        self._memories = {hook: copied(hook.memory()) for hook in hooks_of(self._base)}
+        self.around: Surroundings
+        self._weights: list[Tensor]
+        self._part: dict[str, Any]
+        self._memories: dict[Hook, list[Any]]
+        vars(self).update(_owned(self._present()))
 
-    @torch.no_grad()
     def exchange(self, then: Callable[[], None] | None = None) -> None:
         """Give the model this state and take the one it had; an interruption waits for the end.
 
         Args:
             then: notes who is where now; it may be called twice.
         """
-        # How far it has come: what is incoming and outgoing besides the weights, how many weights
-        # have changed places, and the next one. Every part can be made once more.
-        progress: dict[Any, Any] = {"done": 0}
-        try:
-            self._carry_out(progress, then)
-        except BaseException:
-            self._carry_out(progress, then)
-            raise
+        carry_out(functools.partial(self._give, dict(vars(self)), self._present(), then))
 
-    def _carry_out(self, progress: dict[Any, Any], then: Callable[[], None] | None) -> None:
-        """Do what is left of an exchange."""
-        parameters = parameters_of(self._base)
-        if "rest" not in progress:  # before the weights move: a buffer may be a view of one
-            part = _optimizer_part(self._base, parameters)
-            base = self._base
-            has_hooks = base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
-            hooks = hooks_of(base) if has_hooks else []
-            progress["rest"] = (
-                self._back(*self._kept) if self._on_host else self._kept[0],
-                self._away(part) if self._on_host else (part, []),
-                self.around,
-                Surroundings(self._model.modules(), self._context.written or ()),
-                [(h, self._memories.get(h, []), h.memory()) for h in hooks] if hooks else [],
-            )
-        while progress["done"] < len(parameters):
-            number = progress["done"]
-            ours = parameters[number]
-            if number not in progress:
-                outgoing = ours.detach().clone()
-                outgoing = outgoing.cpu() if self._on_host else outgoing
-                progress[number] = outgoing, self._weights[number]
-            outgoing, incoming = progress[number]
-            ours.copy_(incoming)
-            self._weights[number] = outgoing
-            progress["done"] = number + 1
-            progress[number] = None
-        part, self._kept, around, self.around, hooks = progress["rest"]
-        _write_optimizer_part(self._base, parameters, part)
-        around.put_back()
-        for hook, memory, former in hooks:
-            hook.remember(memory)
-            self._memories[hook] = former
-        show_new_weights(self._model.modules())
+    def put(self) -> None:
+        """Give the model a copy of this state and forget the one it had, interrupted or not."""
+        carry_out(functools.partial(self._give, _owned(vars(self)), {}))
+
+    def _present(self) -> dict[str, Any]:
+        """Return what the model has: copies of its weights, the optimizer's own tensors.
+
+        All of it is taken before a weight moves, for a buffer may be a view of one.
+        """
+        base = self._context.base
+        parameters, hooks = parameters_of(base), hooks_of(base)
+        weights = map(Tensor.detach, parameters)
+        part = _optimizer_part(base, parameters)
+        if self._on_host:
+            weights = map(Tensor.cpu, weights)
+            part["state"] = tree_map_only(_is_large, Tensor.cpu, part["state"])
+        return {
+            "around": Surroundings(self._context.model.modules(), self._context.written or ()),
+            "_weights": list(map(Tensor.clone, weights)),
+            "_part": part,
+            "_memories": dict(zip(hooks, map(Hook.memory, hooks), strict=True)),
+        }
+
+    @torch.no_grad()
+    def _give(
+        self,
+        incoming: dict[str, Any],
+        outgoing: dict[str, Any],
+        then: Callable[[], None] | None = None,
+    ) -> None:
+        """Write a state into the model, and keep another."""
+        base = self._context.base
+        parameters, part = parameters_of(base), incoming["_part"]
+        for ours, theirs in zip(parameters, incoming["_weights"], strict=True):
+            ours.copy_(theirs)
+        _write_optimizer_part(base, parameters, _placed(base, part) if self._on_host else part)
+        incoming["around"].put_back()
+        for hook in {**incoming["_memories"], **outgoing.get("_memories", {})}:
+            hook.remember(incoming["_memories"].get(hook, []))
+        show_new_weights(self._context.model.modules())
+        vars(self).update(outgoing)
         if then is not None:
             then()
 
     @torch.no_grad()
-    def put(self) -> None:
-        """Give the model a copy of this state and forget the one it had, interrupted or not."""
-        try:
-            self._put()
-        except BaseException:
-            self._put()
-            raise
-
-    def _put(self) -> None:
-        parameters = parameters_of(self._base)
-        for ours, theirs in zip(parameters, self._weights, strict=True):
-            ours.copy_(theirs)
-        part = copy.deepcopy(self._back(*self._kept))
-        _write_optimizer_part(self._base, parameters, part)
-        self.around.put_back()
-        for hook in hooks_of(self._base):
-            hook.remember(copied(self._memories.get(hook, [])))
-        show_new_weights(self._model.modules())
-
-    @torch.no_grad()
     def include(self, group: dict[str, Any]) -> None:
         """Take in a group that was added to the base; its weights are the same in every state."""
-        self._weights += [self._stored(p) for p in group["params"]]
-        options, devices = self._away({key: group[key] for key in group.keys() - {"params"}})
-        self._kept[0]["options"].append(copy.deepcopy(options))
-        self._kept[1].extend(devices)
+        place = "cpu" if self._on_host else None
+        self._weights += [p.detach().to(place, copy=True) for p in group["params"]]
+        options = {key: copy.deepcopy(group[key]) for key in group.keys() - {"params"}}
+        self._part["options"].append(options)
 
     def set_option(self, number: int, option: str, value: Any) -> None:
         """Give the group of a number another value of an option."""
-        self._kept[0]["options"][number][option] = copy.deepcopy(value)
-
-    def _stored(self, tensor: Tensor) -> Tensor:
-        kept = tensor.detach().clone()
-        return kept.cpu() if self._on_host else kept
-
-    def _away(self, part: dict[str, Any]) -> tuple[dict[str, Any], list[torch.device]]:
-        """Bring the optimizer's part to where this state lies; return where its tensors belong."""
-        devices: list[torch.device] = []
-
-        def moved(tensor: Tensor) -> Tensor:
-            devices.append(tensor.device)
-            return tensor.cpu()
-
-        return (tree_map_only(Tensor, moved, part) if self._on_host else part), devices
-
-    def _back(self, part: dict[str, Any], devices: list[torch.device]) -> dict[str, Any]:
-        if not self._on_host:
-            return part
-        places = iter(devices)
-        moved: dict[str, Any] = tree_map_only(Tensor, lambda tensor: tensor.to(next(places)), part)
-        return moved
+        self._part["options"][number][option] = copy.deepcopy(value)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_memories": {}}  # hooks stay with the original
@@ -750,8 +606,8 @@ class RunState:
         """Return copies of the tensors, and the optimizer's part."""
         return {
             "weights": [weight.clone() for weight in self._weights],
-            "buffers": self.around.state_dict(self._model),
-            "optimizer": copy.deepcopy(self._kept[0]),
+            "buffers": self.around.state_dict(self._context.model),
+            "optimizer": copy.deepcopy(self._part),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -760,50 +616,35 @@ class RunState:
         Raises:
             StateError: if it has other weights.
         """
-        self._check(state["weights"])
-        for own, saved in zip(self._weights, state["weights"], strict=True):
-            own.copy_(saved)
-        self.around.load_state_dict(self._model, state["buffers"])
-        groups = [group for group in self._base.param_groups for _ in group["params"]]
-        parameters = parameters_of(self._base)
-        part = copy.deepcopy(state["optimizer"])
-        for key, entry in part["state"].items():
-            if isinstance(key, int) and isinstance(entry, dict):
-                part["state"][key] = {
-                    name: _placed(name, value, parameters[key], groups[key])
-                    for name, value in entry.items()
-                }
-        self._kept = self._away(part)
-
-    def _check(self, saved: list[Tensor]) -> None:
-        """Refuse the weights of another model."""
-        own = parameters_of(self._base)
-        shards, saved_shards = ([_shards(w) for w in weights] for weights in (own, saved))
-        if [w.shape for w in saved] == [w.shape for w in own] and shards == saved_shards:
-            return
-        raise StateError(
-            "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
-            f"weights, sharded over as many processes, here {len(own)} over {max(shards)}, got "
-            f"{len(saved)} over {max(saved_shards, default=0)}; load it as it was saved, or save "
-            "between races: opt.is_racing tells"
+        lists = self._weights, state["weights"]
+        own, saved = (
+            [(w.shape, getattr(w, "_local_tensor", w).shape) for w in weights] for weights in lists
         )
+        if own != saved:
+            raise StateError(
+                "SelfTuner.load_state_dict: the state of a race must come from a run with the same "
+                f"weights, sharded over as many processes, here {len(own)} weights, got "
+                f"{len(saved)}; load it as it was saved, or save between races: opt.is_racing tells"
+            )
+        for weight, value in zip(*lists, strict=True):
+            weight.copy_(value)
+        self.around.load_state_dict(self._context.model, state["buffers"])
+        self._part = _placed(self._context.base, copy.deepcopy(state["optimizer"]))
 
 
-def _placed(name: str, value: Any, parameter: Tensor, group: Mapping[str, Any]) -> Any:
-    """Put a tensor of the optimizer's state where torch puts it: with its parameter, but for steps.
-
-    Those lie on the CPU, unless the whole step runs on the device.
-    """
-    on_device = group.get("fused") or group.get("capturable")
-    if not isinstance(value, Tensor) or (name == "step" and not on_device):
-        return value
-    return value.to(parameter.device)
+def _owned(held: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a state holds, with an optimizer's part and memories that nobody else has."""
+    memories = {hook: copied(memory) for hook, memory in held["_memories"].items()}
+    return {**held, "_part": copy.deepcopy(held["_part"]), "_memories": memories}
 
 
-def _shards(tensor: Tensor) -> int:
-    """Return over how many processes a tensor is sharded."""
-    mesh = getattr(tensor, "device_mesh", None)
-    return 1 if mesh is None else int(mesh.size())
+def hooks_of(base: Optimizer) -> list[Hook]:
+    """Return the functions that a tuner has hooked on to the steps of its base."""
+    before, after = base._optimizer_step_pre_hooks, base._optimizer_step_post_hooks
+    if not (before or after):
+        return []
+    hooks: list[Any] = [*before.values(), *after.values()]
+    return [hook for hook in hooks if isinstance(hook, Hook)]
 
 
 def _optimizer_part(base: Optimizer, parameters: list[Tensor]) -> dict[str, Any]:
@@ -830,6 +671,24 @@ def _write_optimizer_part(base: Optimizer, parameters: list[Tensor], part: dict[
         group.update(options)
 
 
+def _placed(base: Optimizer, part: dict[str, Any]) -> dict[str, Any]:
+    """Put the optimizer's part where torch has it: with the parameters, but for single numbers.
+
+    Those lie on the CPU, such as numbers of steps, unless the whole step runs on the device.
+    """
+    state = dict(part["state"])
+    owners = [(p, group) for group in base.param_groups for p in group["params"]]
+    for key in (key for key in part["state"] if isinstance(key, int)):
+        p, group = owners[key]
+        moved = Tensor if group.get("fused") or group.get("capturable") else _is_large
+        state[key] = tree_map_only(moved, operator.methodcaller("to", p.device), state[key])
+    return {**part, "state": state}
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0
+
+
 class PutAside:
     """What the model holds now, to be put back after it has shown other weights.
 
@@ -849,45 +708,36 @@ class PutAside:
         self._base = base
         self._model = model
         self._pairs = pairs
-        self._kept = [(t, t.detach().clone()) for t, _ in pairs]
-        shown = {id(t) for t, _ in pairs}
-        self._unmoved = [(p, p.detach().clone()) for p in _own(base) if id(p) not in shown]
         self._modules = list(model.modules())
-        self._buffers = Surroundings(self._modules)
-        self._goes_back: bool | None = None  # once that is known
+        self._before = Surroundings(self._modules, (t for t, _ in pairs))
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
         """Give the model the other weights; afterwards it is bit for bit what it was."""
         with kept(self):
-            self._begin()
+            self.show()
             yield
 
     def show(self) -> PutAside:
         """Give the model the other weights until one of the methods below ends it."""
         try:
-            self._begin()
+            self._part.pending = self._why
+            write(self._pairs, self._modules)
         except BaseException:
             self.put_back()
             raise
         return self
 
-    def _begin(self) -> None:
-        self._part.pending = self._why
-        write(self._pairs, self._modules)
-
     def put_back(self) -> None:
         """Make the model what it was."""
-        write(self._kept, self._modules)
-        self._buffers.put_back()
+        self._before.put_back()
+        show_new_weights(self._modules)
         self.leave()
 
     def put_back_unless_overwritten(self) -> None:
         """Make the model what it was, or leave it the weights that were loaded meanwhile."""
-        if self._goes_back is None:  # an interrupted call is completed by the next
-            self._goes_back = not self.is_overwritten()
-        if self._goes_back:
-            self.put_back()
+        if not self.is_overwritten():
+            carry_out(self.put_back)
         self.leave()
 
     def leave(self) -> None:
@@ -901,35 +751,26 @@ class PutAside:
         Buffers do not count: a forward may move them.
         """
         own = {id(p) for p in _own(self._base)}
-        pairs = [(t, value) for t, value in self._pairs if id(t) in own] + self._unmoved
-        return not all(are_equal(t, value.to(t.dtype)) for t, value in pairs)
+        shown = [(t, value.to(t.dtype)) for t, value in self._pairs if id(t) in own]
+        return not all(starmap(are_equal, shown))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return copies of the weights of the base and of the buffers of the model, by name."""
-        put_aside = self._kept + self._unmoved
-        former = self._buffers.copies() | {id(t): value for t, value in put_aside}
-        live = named_tensors(self._base, self._model, others=False)
-        return {name: former.get(id(t), t).detach().clone() for name, t in live.items()}
+        """Return copies of the weights of the base, and of what was put aside, by name."""
+        former = {id(p): p for p in _own(self._base)} | self._before.copies()
+        live = named_tensors(self._base, self._model)
+        found = {name: former[id(t)] for name, t in live.items() if id(t) in former}
+        return {name: value.detach().clone() for name, value in found.items()}
 
 
-def named_tensors(
-    base: Optimizer | None, model: nn.Module, *, others: bool = True
-) -> dict[str, Tensor]:
+def named_tensors(base: Optimizer | None, model: nn.Module) -> dict[str, Tensor]:
     """Return the live weights and buffers by name, to be copied and written into.
 
-    Weights of the base that the model does not have are named by a dot and their number.
-
-    Args:
-        base: whose weights belong to it, if there is one.
-        model: whose weights and buffers belong to it.
-        others: whether weights of the model that the base does not have belong to it too.
+    Weights of the base, if there is one, that the model does not have are named by a dot and their
+    number.
     """
-    own = _own(base)
-    wanted = set(map(id, own))
-    named = {name: p for name, p in model.named_parameters() if others or id(p) in wanted}
-    found: dict[str, Tensor] = {**named, **dict(model.named_buffers())}
+    found: dict[str, Tensor] = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     known = set(map(id, found.values()))
-    found.update((f".{n}", p) for n, p in enumerate(own) if id(p) not in known)
+    found.update((f".{n}", p) for n, p in enumerate(_own(base)) if id(p) not in known)
     return {name: t for name, t in found.items() if not is_out_of_reach(t)}
 
 
@@ -972,18 +813,6 @@ def write(pairs: Pairs, modules: Iterable[nn.Module]) -> None:
     for tensor, value in pairs:
         tensor.copy_(value)
     show_new_weights(modules)
-
-
-@torch.no_grad()
-def write_all(pairs: Pairs, model: nn.Module) -> None:
-    """Write weights and buffers for good, all or none."""
-    before = Copies(tensor for tensor, _ in pairs)
-    try:
-        write(pairs, model.modules())
-    except BaseException:
-        before.put_back()
-        show_new_weights(model.modules())
-        raise
 
 
 def are_equal(one: Tensor, other: Tensor) -> bool:

@@ -158,7 +158,7 @@ class SelfTuner(OptimizerWrapper):
         if run.steps == 0:
             _refuse_schedulers(self, self.base)
         run.check_undisturbed()
-        minibatch = run.intake.take(closure, again=self.is_racing)
+        minibatch = run.intake.take(closure)
         try:
             run.intake.paused = True
             losses = minibatch.first()  # L(w) and its gradient
@@ -273,8 +273,8 @@ class SelfTuner(OptimizerWrapper):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base, at its ratio to the others; every arm has it as it is now."""
+        direction("SelfTuner", self.base, param_group)
         super().add_param_group(param_group)
-        direction("SelfTuner", self.base)
         self._run.rates.multiples()
         if self._arms is not None:
             self._arms.include(self.base.param_groups[-1])
@@ -288,10 +288,7 @@ class SelfTuner(OptimizerWrapper):
             ValueError: if it does not fit the groups or a part.
         """
         super().load_state_dict(state_dict)
-        if self.is_racing:
-            self._intake.begin_replays()
-        else:
-            self._intake.end_replays()
+        self._intake.set_replays(self.is_racing)
 
     def __repr__(self) -> str:
         length = "any length" if self.total_steps is None else f"{self.total_steps} steps"
@@ -477,7 +474,7 @@ class Holding:
         """
         if not self.has_entered:
             self.write(run)
-            run.intake.end_replays()
+            run.intake.set_replays(False)
             run.guard.begin()
             self.has_entered = True
 

@@ -23,9 +23,9 @@ from annealtune.optim.annealing_state import (
     preset_temperature,
 )
 from annealtune.optim.context import Context, Part, check_model
-from annealtune.optim.minibatch import Intake, Probe, scalar
+from annealtune.optim.minibatch import Intake, Minibatch, Probe, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
-from annealtune.optim.run_state import RandomState, Snapshot
+from annealtune.optim.run_state import Snapshot
 
 PAPER_COOLING_FACTOR = 0.97  # caption of Figure 1
 SCRIPT_FLOOR = 1e-10
@@ -178,27 +178,18 @@ class StochasticSA(AnnealedOptimizer):
         if closure is None and self._is_asked_to_initialise():
             return None
         self._refuse_pending("step")
-        recorded = self._intake.take_calls()
-        if closure is not None:
-            recorded = None
-        closure = closure if recorded is None else recorded.evaluate
-        if not callable(closure):
-            raise TypeError(
-                "StochasticSA.step(closure) must be given a function, or follow the call of one "
-                f"that opt.record(fn) has wrapped, got {closure!r}"
-            )
+        minibatch = self._intake.take(closure)
         if not any(p.requires_grad for p in parameters_of(self.base)):
             raise ValueError(
                 "StochasticSA.step: at least one parameter must have requires_grad=True, got none"
             )
-        self._ranks.begin()
         try:
-            start = RandomState.capture() if recorded is None else recorded.start
-            if recorded is not None and self._probe.mode == "train":
-                objective = recorded.compared()  # the caller has made this forward
+            self._intake.paused = True
+            if closure is None and self._probe.mode == "train":
+                objective = minibatch.compared()  # the caller has made this forward
             else:
-                with self._intake.silence(), self._probe.plain_forward():
-                    objective = closure()
+                with self._probe.plain_forward():
+                    objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
             value = self._annealing.mean(self._ranks, value, "before")
             was_broken = self._annealing.was_broken
@@ -206,7 +197,7 @@ class StochasticSA(AnnealedOptimizer):
                 raise self._annealing.non_finite(value)
             self._before.take()
             self._is_trying = True
-            new_value = self._move_to_the_better_side(closure, start)
+            new_value = self._move_to_the_better_side(minibatch)
             info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
             if not info.accepted:
                 self._before.restore()
@@ -221,6 +212,8 @@ class StochasticSA(AnnealedOptimizer):
                 self._before.restore()
                 self._is_trying = False
             raise
+        finally:
+            self._intake.paused = False
 
     def cool(self) -> None:
         """Note the end of an epoch: cool, and shrink the radius where too few moves improve."""
@@ -229,23 +222,23 @@ class StochasticSA(AnnealedOptimizer):
             for group in self.param_groups:
                 group["radius"] /= self._shrinking.factor
 
-    def _move_to_the_better_side(self, closure: Callable[[], Any], start: RandomState) -> float:
+    def _move_to_the_better_side(self, minibatch: Minibatch) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
         direction = int(self._annealing.rng.random() * 2**53)
         self.base.displace(direction, -1.0)  # w' = w - eps D
-        minus = self._evaluate(closure, start)
+        minus = self._evaluate(minibatch)
         self._before.restore()
         self.base.displace(direction, +1.0)  # w'' = w + eps D
-        plus = self._evaluate(closure, start)
+        plus = self._evaluate(minibatch)
         if math.isfinite(plus) and not (math.isfinite(minus) and minus <= plus):
             return plus
         self._before.restore()
         self.base.displace(direction, -1.0)
         return minus
 
-    def _evaluate(self, closure: Callable[[], Any], start: RandomState) -> float:
-        with self._intake.silence(), self._probe.replay(start, closure=True):
-            value = scalar("StochasticSA", "closure", closure())
+    def _evaluate(self, minibatch: Minibatch) -> float:
+        with self._probe.replay(minibatch.start, closure=True):
+            value = scalar("StochasticSA", "closure", minibatch.evaluate())
         value = value if self._weights_are_finite() else math.nan
         return self._annealing.mean(self._ranks, value, "after")
 

@@ -36,7 +36,6 @@ class OptimizerWrapper(Optimizer):
     on the validation set, by `validate`, `best` and `load_best`.
     """
 
-    averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
 
@@ -113,15 +112,15 @@ class OptimizerWrapper(Optimizer):
         return self._average.swapped_in(loader)
 
     def eval(self) -> None:
-        """Give the model its average until `train` is called; nothing where none is kept.
+        """Give the model its average until `train` is called; nothing where there is none by now.
 
         Hugging Face's Trainer and Accelerate call both by themselves. A state dict that is taken in
         between holds the weights that are trained, and loading it gives them back to the model.
         Weights that are loaded into the model in between are the trained ones from then on.
         """
-        if self._average is not None and self._evaluation is None:
+        if self._shown_average is not None and self._evaluation is None:
             self._refuse_pending("eval")
-            self._evaluation = self._average.put_aside().show()
+            self._evaluation = self._shown_average.put_aside().show()
 
     def train(self) -> None:
         """Give the model back the weights that are trained, after `eval`.
@@ -183,9 +182,13 @@ class OptimizerWrapper(Optimizer):
         """
         self._refuse_pending("validate")
         self._ranks.begin()
-        with self._intake.silence(), kept(self._context.wrappers.present()), self._own_writes():
-            average = self._shown_average if self._arms is None else None
-            return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
+        average = self._shown_average if self._arms is None else None
+        paused, self._intake.paused = self._intake.paused, True
+        try:
+            with kept(self._context.wrappers.present()), self._own_writes():
+                return self._keeper.look(score, step=self.steps, maximize=maximize, average=average)
+        finally:
+            self._intake.paused = paused
 
     @contextmanager
     def best(self) -> Iterator[None]:

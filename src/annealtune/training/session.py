@@ -142,7 +142,7 @@ class Session:
             correct = int((outputs.argmax(1) == targets).sum()) if task.has_accuracy else 0
             found.append(_Found(total, targets.numel(), len(targets), correct))
         model.train(training)
-        random_state.restore()  # a model may draw in evaluation too
+        random_state.put_back()  # a model may draw in evaluation too
         # As one process would have found them, one minibatch after the other.
         turns = itertools.zip_longest(*self.world.collect(found))
         loss, batch_means, count, samples, correct = 0.0, 0.0, 0, 0, 0
@@ -220,7 +220,7 @@ class Session:
     def _restore_random(self, state: dict[str, Any]) -> None:
         """Continue with the random numbers of this process; in another world begin new ones."""
         own = state.get("ranks", [state["random"]])
-        RandomState(**own[self.world.rank if len(own) == self.world.size else 0]).restore()
+        RandomState(**own[self.world.rank if len(own) == self.world.size else 0]).put_back()
         if len(own) != self.world.size:
             self.world.seed_apart(self.config.seeds["init_seed"], self.step)
 

@@ -16,6 +16,7 @@ import torch
 from annealtune import EmbeddedTuner, SelfTuner, grid
 from annealtune.annealing.race import LEAST_WINDOW
 from annealtune.strategies import PlainStrategy, Verdict
+from tests.optim.conftest import _bits as bits
 
 RATES = (1e-3, 4e-3, 1.6e-2)
 
@@ -135,19 +136,6 @@ class Unmoved(Bare):
     def around(self, base, model):
         base.step = lambda closure=None: None if closure is None else closure()
         return base
-
-
-def bits(value):
-    """Return something that is equal iff every bit of all tensors is equal."""
-    if isinstance(value, torch.Tensor):
-        dense = value.detach().to_dense() if value.is_sparse else value.detach()
-        flat = dense.resolve_conj().contiguous().reshape(-1)
-        return str(value.dtype), tuple(value.shape), flat.view(torch.uint8).numpy().tobytes()
-    if isinstance(value, dict):
-        return {key: bits(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [bits(item) for item in value]
-    return value
 
 
 def ran(run, loop):

@@ -3,6 +3,7 @@
 import copy
 import math
 import random
+from functools import partial
 
 import numpy as np
 import pytest
@@ -205,30 +206,34 @@ def filters(run):
     def filtered():
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         for p in model.parameters():
-            slow[p] = 0.9 * slow.get(p, 0) + 0.1 * p.grad
-            p.grad.add_(slow[p] + 0.01 * torch.randn_like(p), alpha=2.0)
+            slow[p] = 0.9 * slow.get(p, (0, 0))[0] + 0.1 * p.grad, p.grad
+            p.grad.add_(slow[p][0] + 0.01 * torch.randn_like(p), alpha=2.0)
 
     run.before_step(model.zero_grad).remove()
     run.before_step(filtered)
     trained(run, compute_loss)
 
 
-class SlowFilter:
-    """Adds a running mean to the gradients, which its first call puts into an attribute."""
+class SlowFilter(nn.Module):
+    """Adds a running mean to the gradients, in a list that it has from the start or makes later."""
 
-    def __init__(self, model):
-        self._model = model
+    def __init__(self, model, *, late):
+        super().__init__()
+        self.weights, self.late, self.calls = list(model.parameters()), late, 0
+        if not late:
+            self.slow = [torch.zeros_like(p) for p in self.weights]
 
-    def __call__(self):
-        if not hasattr(self, "slow"):
-            self.slow = {p: torch.zeros_like(p) for p in self._model.parameters()}
-        for p, slow in self.slow.items():
+    def forward(self):
+        self.calls += 1
+        if self.late and self.calls == 4:
+            self.slow = [torch.zeros_like(p) for p in self.weights]
+        for p, slow in zip(self.weights, getattr(self, "slow", ()), strict=False):
             p.grad.add_(slow.mul_(0.9).add_(p.grad, alpha=0.1), alpha=2.0)
 
 
-def filters_by_an_object(run):
+def filters_by_an_object(run, *, late):
     model, _, compute_loss = begun(run)
-    run.before_step(SlowFilter(model))
+    run.before_step(SlowFilter(model, late=late))
     trained(run, compute_loss)
 
 
@@ -263,14 +268,14 @@ LOOPS = {
     "GradScaler": scales,
     "unfreezing under autocast": unfreezes,
     "looks and copies": looks_and_copies,
-    "skipped, reset before": lambda run: skips(run, when="before"),
-    "skipped, reset between": lambda run: skips(run, when="between"),
-    "skipped, reset after": lambda run: skips(run, when="after"),
-    "skipped, reset to zero": lambda run: skips(run, when="before", set_to_none=False),
+    "skipped, reset before": partial(skips, when="before"),
+    "skipped, reset between": partial(skips, when="between"),
+    "skipped, reset after": partial(skips, when="after"),
+    "skipped, reset to zero": partial(skips, when="before", set_to_none=False),
     "NaN skipped": skips_nan,
     "options by hand": schedules,
-    "sequences, reset by an argument": lambda run: truncates(run, by_loop=False),
-    "sequences, reset by the loop": lambda run: truncates(run, by_loop=True),
+    "sequences, reset by an argument": partial(truncates, by_loop=False),
+    "sequences, reset by the loop": partial(truncates, by_loop=True),
     "projection": projects,
     "teacher": teaches,
 }
@@ -281,9 +286,9 @@ def test_every_arm_is_the_base_at_its_rate(name, assert_exact):
     assert_exact(LOOPS[name])
 
 
-@pytest.mark.parametrize("loop", [filters, filters_by_an_object])
-def test_changed_gradients_in_every_arm(loop, assert_exact):
-    assert_exact(loop)
+@pytest.mark.parametrize("late", [None, False, True])
+def test_changed_gradients_in_every_arm(late, assert_exact):
+    assert_exact(filters if late is None else partial(filters_by_an_object, late=late))
 
 
 @pytest.mark.parametrize("name", LOOPS)

@@ -1,6 +1,6 @@
 """What a loop does that cannot reach every arm is said, and others are left alone."""
 
-import contextlib
+import copy
 import io
 import random
 from itertools import count
@@ -43,17 +43,8 @@ class Counting(nn.Module):
         return self.linear(x) * (1 + 0.001 * self.calls)
 
 
-class Adding(Counting):
-    """Adds to a tensor that is no buffer."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = torch.zeros(())
-
-
 NOT_REPEATED = {
     "a counter": (Counting, lambda x: x),
-    "a tensor changed in place": (Adding, lambda x: x),
     "NumPy's numbers": (
         None,
         lambda x: x + 0.003 * torch.from_numpy(NUMPYS.normal(size=6)).float(),
@@ -74,20 +65,30 @@ def test_a_loss_that_is_another_the_second_time(name):
         opt.step()
 
 
+OUTSIDE = {
+    "as an argument": lambda out, y: (F.mse_loss, (out, y)),
+    "in a dict": lambda out, y: (lambda batch: F.mse_loss(batch["out"], y), ({"out": out},)),
+    "captured": lambda out, y: (lambda: F.mse_loss(out, y), ()),
+}
+
+
 @pytest.mark.parametrize("kind", [SelfTuner, EmbeddedTuner])
-def test_a_function_that_does_not_contain_the_forward(kind):
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_function_that_does_not_contain_the_forward(kind, name):
     """As it is when somebody records the criterion alone."""
-    model = nn.Linear(6, 1)
+    model, (x, y) = nn.Linear(6, 1), inputs()
     opt = kind(torch.optim.AdamW(model.parameters()), model, total_steps=300)
-    criterion = opt.record(F.mse_loss)
-    x, y = inputs()
+    function, given = OUTSIDE[name](model(x), y)
+    with pytest.raises(ValueError, match="record"):
+        opt.record(function)(*given)
 
-    def train():
-        criterion(model(x), y).backward()
-        opt.step()
 
-    with pytest.raises(SAID, match="record"):
-        train()
+def test_lazy_layers():
+    model = nn.Sequential(nn.LazyLinear(1))
+    with pytest.raises(ValueError, match=r"SelfTuner.*LazyLinear"):
+        raced(model)
+    model(inputs()[0])
+    raced(model)
 
 
 def test_another_optimizer_that_steps_first():
@@ -115,10 +116,17 @@ def test_a_term_or_clipping_in_the_loop(what):
         opt.step()
 
 
-def test_a_scaler_that_is_not_told():
-    scaler, (opt, compute_loss) = torch.amp.GradScaler("cpu"), raced(nn.Linear(6, 1))
+@pytest.mark.parametrize("is_told", [False, True])
+def test_a_scaler_that_is_not_told_or_clipping_after_it(is_told):
+    model, scaler = nn.Linear(6, 1), torch.amp.GradScaler("cpu")
+    opt = SelfTuner(torch.optim.AdamW(model.parameters()), model, total_steps=300)
+    loss_of = lambda x, y: F.mse_loss(model(x), y)
+    compute_loss = opt.record(loss_of, scaler=scaler if is_told else None)
     scaler.scale(compute_loss(*inputs())).backward()
-    with pytest.raises(SAID, match="scaler"):
+    if is_told:
+        scaler.unscale_(opt)
+        nn.utils.clip_grad_norm_(model.parameters(), 1e6)  # does not bind
+    with pytest.raises(UserWarning, match="before_step" if is_told else "scaler"):
         scaler.step(opt)
 
 
@@ -209,18 +217,46 @@ def raced_with_failures(failing):
     opt = SelfTuner(base, model, neighborhood=grid(lr=[1e-3, 4e-3, 1.6e-2]), warmup=0)
     compute_loss = opt.record(loss_of)
     while opt.is_racing:
-        with contextlib.suppress(ShortageError):
+        try:
             compute_loss(*inputs(number)).backward()
             opt.step()
+        except ShortageError:
+            for save in (opt.state_dict, lambda: copy.deepcopy(opt)):
+                with pytest.raises(RuntimeError, match="step first"):
+                    save()
         opt.zero_grad()
         number += 1
     return opt.races[0].losses, [*model.parameters(), *model.buffers()]
 
 
+def test_a_state_that_the_loop_carries():
+    """Truncated backpropagation through time, with the state outside the model."""
+    model, x = nn.GRU(6, 4), torch.randn(5, 2, 6)
+
+    def loss_of(x, hidden):
+        out, hidden = model(x, hidden)
+        return out.square().mean(), hidden
+
+    opt, compute_loss = raced(model, loss_of)
+
+    def train(hidden=None):
+        loss, hidden = compute_loss(x, hidden)
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return hidden.detach()
+
+    hidden = train()
+    train(hidden.clone())  # anything may be made of it: this is not noticed
+    with pytest.raises(UserWarning, match="hidden"):
+        train(hidden)
+
+
 def test_an_error_that_the_loop_catches_costs_no_arm_a_step():
     """The third minibatch makes the calls 7 to 9: the loop's own, and those of two other arms.
 
-    The arms that were kept from their step make it later, so that it is as if nothing had happened.
+    The arms that were kept from their step make it later, so that it is as if nothing had happened;
+    until then nothing can be saved.
     """
     losses, weights = raced_with_failures(())
     for failing in ({8}, {9}, {5, 13}):

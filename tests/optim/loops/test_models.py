@@ -86,6 +86,23 @@ def carrying():
     return net
 
 
+def mean_in_an_attribute(net, x):
+    """Made in the first forward, then written in place; it is no buffer."""
+    if not hasattr(net, "mean"):
+        net.mean = torch.zeros(8)
+    hidden = net.first(x).tanh()
+    net.mean.lerp_(hidden.detach().mean(0), 0.1)
+    return net.last(hidden - net.mean)
+
+
+def oddities(net, x):
+    """Parameters of every shape; buffers that are absent, expanded, written and replaced."""
+    net.count += 1
+    net.mean = 0.9 * net.mean + 0.1 * x.mean(0)
+    hidden = F.dropout(net.first(x - net.mean), 0.3, net.training)
+    return net.last(hidden) * net.scale + (net.strided * net.mask).sum() + net.empty.sum()
+
+
 def momentum_encoder(net, x):
     """As in MoCo and BYOL: the forward moves parameters that are frozen."""
     with torch.no_grad():
@@ -99,6 +116,13 @@ def encoders():
     query = layers(nn.ReLU())
     key = copy.deepcopy(query).requires_grad_(False)
     return Net(momentum_encoder, query=query, key=key)
+
+
+def encoders_in_foreign_memory():
+    net = encoders()
+    for p in net.key.parameters():
+        p.data = torch.from_numpy(p.detach().numpy().copy())
+    return net
 
 
 def growing_bank(net, x):
@@ -196,7 +220,20 @@ MODELS = {
         state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
     ),
     "state in an attribute": carrying,
+    "oddities": lambda: Net(
+        oddities,
+        scale=nn.Parameter(torch.tensor(0.7)),
+        strided=nn.Parameter(torch.linspace(0, 1, 12)[::3]),
+        empty=nn.Parameter(torch.zeros(0, 3)),
+        unused=nn.Parameter(torch.ones(2)),
+        count=torch.zeros((), dtype=torch.int64),
+        mean=torch.zeros(6),
+        mask=torch.ones(1).expand(4),
+        nothing=None,
+    ),
+    "mean in an attribute": lambda: Net(mean_in_an_attribute),
     "momentum encoder": encoders,
+    "momentum encoder in NumPy's memory": encoders_in_foreign_memory,
     "growing bank": lambda: Net(growing_bank, bank=torch.zeros(0, 8)),
     "buffer that is a weight": alias,
     "cache made late": lambda: Net(cache_made_late, cache=None),
@@ -206,7 +243,6 @@ MODELS = {
         other=nn.Linear(6, 8),
         scales=nn.ParameterList(nn.Parameter(torch.ones(())) for _ in range(3)),
     ),
-    "lazy layers": lambda: nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.LazyLinear(1)),
     "quantization-aware": quantization_aware,
     "hooks and pruning": hooks,
 }
