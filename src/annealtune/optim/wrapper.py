@@ -36,6 +36,7 @@ class OptimizerWrapper(Optimizer):
     on the validation set, by `validate`, `best` and `load_best`.
     """
 
+    averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
 
