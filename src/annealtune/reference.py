@@ -259,7 +259,7 @@ class Algorithm3:
                 winner = incumbent
         is_lowest = winner is min(self.arms, key=lambda arm: arm.rate)
         self.races.append(Finished(self.arms, self.live, winner, self.extra_steps))
-        has_room = len(self.races) < 5 and self._allowance()[0] >= 2 * 8
+        has_room = len(self.races) == 1 and self._allowance()[0] >= 2 * 8
         does_harm = is_lowest and self._trend(winner) > 0
         if does_harm and has_room:  #                                                           l. 9
             self._start_race([winner.rate * HALF_DECADE**n for n in range(-2, 1)])

@@ -290,8 +290,13 @@ class Races(Part):
         return Outcome(incumbent, "the incumbent, as no smaller rate is clearly better")
 
     def _further(self, race: Race, arm: int) -> tuple[Setting, ...]:
-        """Return the arms of a further race, where even the lowest rate of this one does harm."""
-        if self.plan.neighborhood is not None or not self._may_race_on(race, _BEYOND + 1):
+        """Return the arms of a further race, where even the lowest rate of the first does harm.
+
+        There is only one: from a minimum every rate raises the loss, and the races would go down to
+        where nothing moves.
+        """
+        is_first = self.plan.neighborhood is None and not self._before(race)
+        if not is_first or not self._may_race_on(race, _BEYOND + 1):
             return ()
         winner = rate_of(race.settings[arm])
         is_lowest = winner == min(map(rate_of, race.settings))
