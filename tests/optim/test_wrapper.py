@@ -11,16 +11,6 @@ from torch.optim import lr_scheduler
 from annealtune import SGDSA, EmbeddedTuner, StochasticSA, grid
 
 
-def test_it_is_an_optimizer_with_the_groups_state_and_defaults_of_the_base(net):
-    base = torch.optim.AdamW(net.parameters())
-    tuner = EmbeddedTuner(base, net)
-    assert isinstance(tuner, torch.optim.Optimizer)
-    assert tuner.base is base
-    assert tuner.param_groups is base.param_groups
-    assert tuner.state is base.state
-    assert tuner.defaults is base.defaults
-
-
 @pytest.mark.parametrize("kind", ["sgd-sa", "adamw", "ssa"])
 def test_a_group_added_in_mid_run_takes_part(kind, net, batch, bits):
     x, y = batch
