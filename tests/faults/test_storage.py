@@ -54,6 +54,7 @@ def flags(tiny_flags):
 
 
 class TestAFailingCall:
+    @pytest.mark.timeout(1200)  # forty runs of the program
     @pytest.mark.parametrize("error", ["EIO", "ENOSPC"])
     @pytest.mark.parametrize(
         "numbers",
