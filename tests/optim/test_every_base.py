@@ -158,7 +158,16 @@ class Lookahead(torch.optim.Optimizer):
         self._optimizer_step_post_hooks = {}
 
     def step(self, closure=None):
-        self.inner.step()
+        for each in self.inner if isinstance(self.inner, list | tuple) else [self.inner]:
+            each.step()
+
+
+def several(net):
+    """An optimizer for each of two parts, as those around Muon are written."""
+    parts = list(net.parameters())
+    base = Lookahead(torch.optim.SGD(parts, lr=0.1))
+    base.inner = [torch.optim.SGD(half, lr=0.1, momentum=0.9) for half in (parts[:1], parts[1:])]
+    return base
 
 
 class Plain(torch.optim.SGD):
@@ -193,6 +202,7 @@ class Remembering(Plain):
     ("make", "name"),
     [
         (lambda net: Lookahead(torch.optim.Adam(net.parameters())), "inner.state"),
+        (several, "inner.state"),
         (lambda net: Counting(net.parameters(), lr=0.1), "steps"),
         (lambda net: Remembering(net.parameters(), lr=0.1), "slow"),
     ],

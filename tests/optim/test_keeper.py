@@ -399,3 +399,13 @@ def test_frozen_weights_and_those_of_others_are_kept_too(make_net):
             p.add_(1.0)
     opt.load_best()
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_a_module_keeps_a_train_of_its_own():
+    net = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), nn.Linear(4, 1))
+    net[0].eval().train = lambda mode=True: net[0]  # frozen for good
+    opt = EmbeddedTuner(torch.optim.SGD(net.parameters(), 0.1), net, neighborhood={"lr": [0.1]})
+    opt.validate(lambda: 1.0)
+    net.train()
+    assert net[1].training
+    assert not net[0].training

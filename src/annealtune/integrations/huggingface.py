@@ -66,7 +66,9 @@ def tune(trainer: Trainer, **options: Any) -> Tuner:
         planned = trainer.set_initial_training_values(trainer.args, trainer.get_train_dataloader())
         options = {"total_steps": planned[-1], **options}
         # The Trainer makes an optimizer of its own only where it has none.
-        trainer.optimizer = SelfTuner(trainer.create_optimizer(), model=trainer.model, **options)
+        base = trainer.create_optimizer()
+        trainer.optimizer = None  # and so it stays where an option is refused
+        trainer.optimizer = SelfTuner(base, model=trainer.model, **options)
     tuner: Tuner = trainer.optimizer
     tuning = _Tuning(trainer, tuner)
     trainer.compute_loss = tuning.recorded_loss()

@@ -329,7 +329,11 @@ def choose_strategy(
         )
     if isinstance(strategy, Strategy) and temperature is None:
         return strategy
-    kind = None if isinstance(strategy, Strategy) else STRATEGIES.get(strategy or _DEFAULT)
+    kind = (
+        None
+        if isinstance(strategy, Strategy)
+        else STRATEGIES.get(_DEFAULT if strategy is None else str(strategy))
+    )
     if kind is None and not isinstance(strategy, Strategy):
         raise (ValueError if isinstance(strategy, str) else TypeError)(
             f"{owner}(strategy=...) must be a Strategy or one of {', '.join(STRATEGIES)}, got "

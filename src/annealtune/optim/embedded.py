@@ -259,6 +259,8 @@ class TentativeStep(Part):
         try:
             base.step()
         except KeyError as missing:
+            if not options.keys() - {"weight_decay"}:
+                raise  # of a hook, say
             raise ValueError(
                 f"{context.owner}(neighborhood=...) must not switch on an option whose state "
                 f"{type(base).__name__} makes in the first step of a weight or never (amsgrad, "

@@ -78,7 +78,7 @@ class Hook:
         code = getattr(function, "__code__", None)
         found = [(cell, "") for cell in getattr(function, "__closure__", None) or ()]
         found += [(function.__globals__, name) for name in code.co_names] if code else []
-        if not isinstance(holder, FunctionType | Optimizer):
+        if not isinstance(holder, FunctionType | Optimizer | type):
             own = getattr(holder, "__dict__", {})
             found += [(own, name) for name in own if name not in TORCHS_OWN]
         places = [(o, name) for o, name in found if isinstance(_value(o, name), REMEMBERED)]

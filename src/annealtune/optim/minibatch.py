@@ -611,8 +611,8 @@ class Probe:
             RuntimeError: if the closure must be run as it is, `differentiates`.
         """
         context = self._context
-        parameters = [*parameters_of(context.base), *context.model.parameters()]
-        gradients = Gradients(dict.fromkeys(parameters))
+        parameters = dict.fromkeys([*parameters_of(context.base), *context.model.parameters()])
+        gradients = Gradients(parameters)
         others = [*(context.written or ()), *(parameters if weights else ())]
         guards: list[Any] = [
             Surroundings(context.model.modules(), others),

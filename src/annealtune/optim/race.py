@@ -484,9 +484,11 @@ class Race:
             after.put_back()
         except BaseException as error:
             end.put_back()
+            torn = self._torn
             self._give_up_torn()
             if isinstance(error, Exception) and losses:
-                if before is not None and self.arms.in_model not in losses:
+                # Where the torn arm was, another one may be now, with buffers of its own.
+                if torn is None and before is not None and self.arms.in_model not in losses:
                     before.put_back()
                 self._owed = minibatch, losses
             raise
@@ -778,6 +780,9 @@ class Arms:
         """Note weights as ours that were shown and put back."""
         if self._sealed is not None:
             self._sealed = self._sealed._replace(weights=self._marks(), frozen=self._frozen())
+            if self._sealed.around is not None:
+                around = Surroundings(self._context.model.modules(), copied=False)
+                self._sealed = self._sealed._replace(around=around)
 
     def _frozen(self) -> list[tuple[Tensor, int]]:
         """Return the weights that nobody trains or is known to write, and how often that was."""

@@ -23,7 +23,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.utils._pytree import tree_flatten, tree_map_only, tree_structure, tree_unflatten
+from torch.utils._pytree import (
+    tree_flatten,
+    tree_leaves,
+    tree_map_only,
+    tree_structure,
+    tree_unflatten,
+)
 
 from annealtune.optim.context import Context, Part, StateError
 from annealtune.optim.hooks import REMEMBERED, TORCHS_OWN, Hook, copied, same
@@ -178,12 +184,16 @@ class Surroundings:
         self._modules = list(modules)
         # By module and name; None is what may become a tensor.
         self._noted: dict[tuple[nn.Module, str], Tensor | None] = {}
+        # How often attributes were written: a loop may write into them in place, for all arms.
+        self._versions: dict[tuple[nn.Module, str], int] = {}
         tensors = list(others)
         for module in self._modules:
             for place in (module._buffers, vars(module)):
                 for name, value in place.items():
                     if isinstance(value, Tensor):
                         self._noted[module, name] = value
+                        if place is not module._buffers and not value.is_inference():
+                            self._versions[module, name] = value._version
                         if not is_out_of_reach(value):
                             tensors.append(value)
                     elif value is None and name not in TORCHS_OWN:
@@ -233,14 +243,20 @@ class Surroundings:
         return [
             (*place, tensor, copies.get(id(tensor)))
             for place, tensor in present._noted.items()
-            if place not in noted or noted[place] is not tensor
+            if place not in noted
+            or noted[place] is not tensor
+            or self._versions.get(place) != present._versions.get(place)
         ]
 
     def replace(self, module: nn.Module, name: str, tensor: Tensor | None, value: Any) -> None:
         """Note another tensor, with what it was."""
         self._noted[module, name] = tensor
         if tensor is not None and value is not None:
-            self.add([(tensor, value.clone())])
+            known = self.copies().get(id(tensor))
+            if known is not None and known.shape == value.shape:
+                known.copy_(value)
+            else:
+                self.add([(tensor, value.clone())])
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
@@ -280,22 +296,24 @@ class Flags:
     """
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._flags: list[tuple[nn.Module, bool]] = []
+        self._flags: list[tuple[nn.Module, bool, Any]] = []
         for module in modules:
-            self._flags.append((module, module.training))
+            self._flags.append((module, module.training, vars(module).get("train")))
 
     def evaluate(self) -> None:
         """Switch to evaluation; ``train()``, with which many closures begin, does nothing then."""
-        for module, _ in self._flags:
+        for module, *_ in self._flags:
             module.training = False
             vars(module)["train"] = functools.partial(_unmoved, module)
 
     def put_back(self) -> None:
         """Make them what they were."""
-        for module, training in self._flags:
+        for module, training, own_train in self._flags:
             if module.training != training:
                 module.training = training
             vars(module).pop("train", None)
+            if own_train is not None:
+                vars(module)["train"] = own_train
 
 
 def _unmoved(module: nn.Module, mode: bool = True) -> nn.Module:  # noqa: ARG001
@@ -496,9 +514,10 @@ class StateOutside:
         for name, value in vars(self._base).items():
             if name in ("param_groups", "state", "defaults"):
                 continue  # can be undone; the defaults are read by nobody after the construction
-            if isinstance(value, Optimizer) and value.state is not self._base.state:
-                found[f"{name}.state"] = copied(value.state)
-            elif isinstance(value, REMEMBERED) and not isinstance(value, bool):
+            inner = [leaf for leaf in tree_leaves(value) if isinstance(leaf, Optimizer)]
+            if states := [each.state for each in inner if each.state is not self._base.state]:
+                found[f"{name}.state"] = copied(states)
+            if isinstance(value, (*REMEMBERED, tuple)) and not isinstance(value, bool):
                 found[name] = copied(value)
         return found
 
@@ -649,10 +668,10 @@ def hooks_of(base: Optimizer) -> list[Hook]:
 
 def _optimizer_part(base: Optimizer, parameters: list[Tensor]) -> dict[str, Any]:
     """Return the optimizer's state by the numbers of its parameters, and its options."""
-    numbers = dict(zip(parameters, range(len(parameters)), strict=True))
+    numbers = dict(zip(map(id, parameters), range(len(parameters)), strict=True))
     state: dict[Any, Any] = {}
     for key, entry in base.state.items():
-        state[numbers.get(key, key)] = entry
+        state[numbers.get(id(key), key)] = entry
     options = list(map(dict, base.param_groups))
     for group in options:
         del group["params"]
@@ -664,7 +683,7 @@ def _write_optimizer_part(base: Optimizer, parameters: list[Tensor], part: dict[
     state: dict[Any, Any] = base.state
     state.clear()
     for key, entry in part["state"].items():
-        state[parameters[key] if isinstance(key, int) else key] = entry
+        state[parameters[key] if key in range(len(parameters)) else key] = entry
     for group, options in zip(base.param_groups, part["options"], strict=True):
         for key in group.keys() - options.keys() - {"params"}:
             del group[key]
@@ -678,7 +697,7 @@ def _placed(base: Optimizer, part: dict[str, Any]) -> dict[str, Any]:
     """
     state = dict(part["state"])
     owners = [(p, group) for group in base.param_groups for p in group["params"]]
-    for key in (key for key in part["state"] if isinstance(key, int)):
+    for key in part["state"].keys() & range(len(owners)):
         p, group = owners[key]
         moved = Tensor if group.get("fused") or group.get("capturable") else _is_large
         state[key] = tree_map_only(moved, operator.methodcaller("to", p.device), state[key])

@@ -119,9 +119,10 @@ class OptimizerWrapper(Optimizer):
         between holds the weights that are trained, and loading it gives them back to the model.
         Weights that are loaded into the model in between are the trained ones from then on.
         """
-        if self._shown_average is not None and self._evaluation is None:
+        if self._average is not None and self._evaluation is None:
             self._refuse_pending("eval")
-            self._evaluation = self._shown_average.put_aside().show()
+            if self._shown_average is not None:
+                self._evaluation = self._shown_average.put_aside().show()
 
     def train(self) -> None:
         """Give the model back the weights that are trained, after `eval`.

@@ -259,6 +259,28 @@ def teaches(run):
     trained(run, compute_loss)
 
 
+class Remembering(nn.Module):
+    """Keeps its input, and scales by a tensor that the loop writes."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.last, self.scale = net(), None, torch.ones(())
+
+    def forward(self, x):
+        self.last = x
+        return self.inner(x) * self.scale
+
+
+def writes_in_place(run):
+    """Gives every minibatch in the same tensor, and writes into an attribute of the model."""
+    model, _, compute_loss = begun(run, Remembering())
+    given = torch.empty(16, 6)
+    for number, (x, y) in enumerate(run.batches()):
+        given.copy_(x)
+        model.scale.fill_(1 + number / 100)
+        stepped(run, compute_loss(given, y))
+
+
 LOOPS = {
     "accumulation": accumulates,
     "two groups": has_two_groups,
@@ -278,6 +300,7 @@ LOOPS = {
     "sequences, reset by the loop": partial(truncates, by_loop=True),
     "projection": projects,
     "teacher": teaches,
+    "written in place": writes_in_place,
 }
 
 
