@@ -693,7 +693,7 @@ _OTHER_LOSS = (
 _OTHER_GRADIENT = (
     "replaying the first minibatch at the same weights gave a different gradient: all that goes "
     "into it belongs in the function given to record, a GradScaler in record(fn, scaler=scaler), "
-    "clipping in opt.before_step(fn)"
+    "clipping in opt.before_step(fn); and call zero_grad() before its backward"
 )
 _TOUCHED = (
     "the loop writes into gradients between backward and step, which reaches one arm only: clip "
