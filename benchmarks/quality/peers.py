@@ -74,8 +74,8 @@ def d_adaptation(task: Task, _: str = "") -> Record:
 def schedule_free_adamw(task: Task, _: str = "") -> Record:
     """Schedule-Free AdamW at its default rate. Groups keep their ratio.
 
-    Warm-up, and BatchNorm recalibrated before an evaluation, are recommended by
-    https://github.com/facebookresearch/schedule_free.
+    https://github.com/facebookresearch/schedule_free recommends a warm-up, and statistics of
+    BatchNorm that are computed again before an evaluation.
     """
     from schedulefree import AdamWScheduleFree
 

@@ -104,7 +104,7 @@ class Results:
     """What the records say.
 
     A method is named as in the records, or "oracle", "cosine" (the best rate of the grid by either
-    schedule) or "held-3e-3". A variant of ours is named by its changes, such as "guard=0".
+    schedule) or "held-3e-3". A variant of SelfTuner is named by its changes, such as "guard=0".
 
     Args:
         records: as they are read from the file.

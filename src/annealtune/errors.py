@@ -58,7 +58,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def unknown_name(key: str, name: str, known: Iterable[str], *, or_else: str = "") -> ConfigError:
-    """Return the error for a value that is none of the known names: the nearest, and all of them.
+    """Return the error for an unknown name; it tells the nearest known one and all of them.
 
     Args:
         key: what was to be set.

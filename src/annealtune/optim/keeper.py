@@ -249,7 +249,7 @@ class Keeper(Part):
             self._has_warned = True
             warnings.warn(
                 f"{self._owner}.validate: the score of the {broken[0]} weights is not finite: "
-                "they are not kept, nor are others with such a score",
+                "weights with such a score are not kept",
                 stacklevel=4,
             )
         return self.looks[-1]

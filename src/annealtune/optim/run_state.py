@@ -345,7 +345,7 @@ class Gradients:
             t.grad = None
 
     def show_zeros(self, tensor: Tensor) -> bool:
-        """Give zeros to a tensor that had a gradient and has none; tell if it is one of ours."""
+        """Give zeros to a tensor whose gradient was put aside; tell whether the tensor is known."""
         for t, gradient, _ in self._gradients:
             if t is tensor:
                 if gradient is not None and t.grad is None:
@@ -809,7 +809,7 @@ def check_named(
     """Refuse the weights and buffers of another model; weights of later groups may be missing.
 
     Raises:
-        StateError: if there are others, or of other shapes.
+        StateError: if a name is unknown or missing, or a shape differs.
     """
     live = named_tensors(base, model)
     own = set(map(id, _own(base)))

@@ -171,7 +171,7 @@ class _Job:
             self._tell("finished" if self.task.is_done() else "stopped")
 
     def _go_on(self) -> bool:
-        """Do what is due while there is no process of ours; tell whether all is over."""
+        """Do what is due while no process runs; tell whether the task is over."""
         with explained(self.task.path):
             is_held = is_locked(self.task.path)
         if is_held:

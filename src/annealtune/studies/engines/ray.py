@@ -2,8 +2,7 @@
 
 A run is the same ``annealtune train`` in the same run directory as with the local engine, so its
 results are the same to the last bit and a study may change engines. Ray is told nothing about
-epochs, scores or checkpoints, and nothing of ours goes through it but a command line and an exit
-code.
+epochs, scores or checkpoints: it is given a command line and returns an exit code.
 """
 
 import contextlib

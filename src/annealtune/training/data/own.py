@@ -57,7 +57,7 @@ def as_dataset(name: str, returned: Any) -> Dataset:
 
     Args:
         name: of the factory, for messages.
-        returned: a `Dataset` of ours; a pair (train, test); or a dictionary with ``train``,
+        returned: an annealtune `Dataset`; a pair (train, test); or a dictionary with ``train``,
             ``test`` and what `DataOptions` has.
 
     Raises:
