@@ -5,6 +5,7 @@ child, after running the Python text ``setup`` there, and answers its process id
 ``wait`` answers that child's exit code, negative if a signal ended it.
 """
 
+import gc
 import json
 import os
 import signal
@@ -53,6 +54,8 @@ def answer(value):
 
 
 torch.set_num_threads(1)
+annealtune.training.data.loading.load("digits")  # imports scikit-learn: a second
+gc.freeze()  # a collection in a child would copy all of these
 answer("ready")
 for line in sys.stdin:
     request = json.loads(line)
