@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from annealtune.training.storage.files import cpu_name
+from annealtune.training.provenance import cpu_name
 
 Record = dict[str, Any]
 

@@ -39,7 +39,7 @@ from annealtune.studies.records import (
     shared_options,
 )
 from annealtune.studies.report.study_page import write_overview
-from annealtune.training.storage import flat
+from annealtune.training.config import flat
 from tools.paper_tables import BASELINE, METHODS, ORIGIN, fill
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -14,7 +14,7 @@ import tomli_w
 from annealtune.errors import ConfigError
 from annealtune.studies.records import read_facts, read_study, sealed_toml
 from annealtune.studies.report.study_page import write_report
-from annealtune.training.storage.files import cpu_name
+from annealtune.training.provenance import cpu_name
 from tools import results
 from tools.paper_tables import CLAIMS, fill
 

@@ -15,8 +15,8 @@ import filelock
 import tomli_w
 
 from annealtune.errors import ConfigError, RunError
-from annealtune.training.config import read_toml
-from annealtune.training.storage import CONFIG_FILE, flat, is_run, require_run
+from annealtune.training.config import flat, read_toml
+from annealtune.training.storage import CONFIG_FILE, is_run, require_run
 from annealtune.training.storage.files import LOCK, RecordFile, read_json
 from annealtune.training.storage.seal import METRICS, MOVES, RESULT_FILE, check_run
 

@@ -17,14 +17,10 @@ from annealtune.studies.records import (
     read_study,
     sealed_toml,
 )
+from annealtune.training.config import differences
+from annealtune.training.provenance import describe_provenance
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage import differences
-from annealtune.training.storage.files import (
-    describe_provenance,
-    explained,
-    locked,
-    write_atomically,
-)
+from annealtune.training.storage.files import explained, locked, write_atomically
 
 
 def run_study(

@@ -7,7 +7,6 @@ from typing import Any
 
 from annealtune.annealing.race import RaceInfo, rate_text
 from annealtune.training.progress import describe, told_scores
-from annealtune.training.storage import MEAN_OF_MOVES
 from annealtune.training.storage.directory import RunDirectory
 
 
@@ -57,4 +56,5 @@ def _rate(record: dict[str, Any], races: list[RaceInfo], moves: list[dict[str, A
     now = "not known" if record["rate"] is None else rate_text(record["rate"])
     if races:
         return f"{rate_text(races[-1].rate)} found, {now} at the last step"
-    return f"{now}, {MEAN_OF_MOVES if moves else 'at the last step'}"
+    where = "mean of the accepted moves of the last epoch" if moves else "at the last step"
+    return f"{now}, {where}"

@@ -19,10 +19,11 @@ from annealtune.training import data, models
 from annealtune.training.config import MOST_THREADS, RunConfig
 from annealtune.training.data.batches import Scaling
 from annealtune.training.progress import Progress, warnings_told
+from annealtune.training.provenance import cpu_name, describe_provenance
 from annealtune.training.session import Session
 from annealtune.training.stopping import StopRequest
 from annealtune.training.storage.directory import RunDirectory
-from annealtune.training.storage.files import cpu_name, describe_provenance, locked, read_json
+from annealtune.training.storage.files import locked, read_json
 from annealtune.training.storage.seal import seal_run
 from annealtune.training.world import World, joined
 

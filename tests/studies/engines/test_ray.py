@@ -22,8 +22,8 @@ from annealtune.studies.engines.remote import Site, problem_of
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import read_study
 from annealtune.studies.run import run_study
+from annealtune.training.provenance import describe_provenance
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import describe_provenance
 
 SOURCE = Path(__file__).parents[3] / "src"
 FAKE_PROGRAM = (sys.executable, "-S", "-E", str(Path(__file__).parents[1] / "fake_program.py"))

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from annealtune.studies.engines.local import PROGRAM, SECONDS_BETWEEN_LOOKS, popen
 from annealtune.studies.records import is_locked
-from annealtune.training.storage.files import describe_provenance, locked
+from annealtune.training.provenance import describe_provenance
+from annealtune.training.storage.files import locked
 
 
 class Site(NamedTuple):

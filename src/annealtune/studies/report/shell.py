@@ -14,7 +14,7 @@ import jinja2
 
 import annealtune
 from annealtune.errors import ConfigError, RunError
-from annealtune.training.storage import flat
+from annealtune.training.config import flat
 from annealtune.training.storage.files import write_atomically
 
 from .figures.panels import Drawing, Panel, render

@@ -10,7 +10,7 @@ from annealtune.studies.statistics import (
     Statistics,
     mean_result,
 )
-from annealtune.training.storage import flat
+from annealtune.training.config import flat
 
 
 class Cell(NamedTuple):

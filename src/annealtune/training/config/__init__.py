@@ -6,12 +6,11 @@
 """
 
 from .blocks import Options
-from .reading import assign, faults, from_values, read_toml
+from .reading import assign, differences, faults, flat, from_values, read_toml
 from .run_config import (
     DEFAULT_METHOD,
     DEVICES,
     ENVIRONMENT,
-    FREE_KEYS,
     MOST_THREADS,
     STUDY_TABLES,
     MethodName,
@@ -25,13 +24,14 @@ __all__ = [
     "MethodName",
     "is_block",
     "assign",
+    "differences",
     "faults",
+    "flat",
     "from_values",
     "read_toml",
     "DEFAULT_METHOD",
     "DEVICES",
     "ENVIRONMENT",
-    "FREE_KEYS",
     "MOST_THREADS",
     "STUDY_TABLES",
 ]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from annealtune.errors import ConfigError, did_you_mean
 
-from .run_config import ENVIRONMENT, STUDY_TABLES, RunConfig
+from .run_config import ENVIRONMENT, FREE_KEYS, STUDY_TABLES, RunConfig
 
 
 def from_values(values: Mapping[str, Any], source: str = "config") -> RunConfig:
@@ -107,3 +107,37 @@ def _unknown_key(path: list[str], model: Any) -> str:
     known = [field.alias or name for name, field in model.model_fields.items()]
     hint = did_you_mean(path[-1], known) or f"; known keys: {', '.join(known)}"
     return f"{'.'.join(path)}: unknown key{hint}"
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested tables of a config in one level, keys joined by a dot.
+
+    Example:
+        >>> flat({"a": 1, "b": {"c": 2}})
+        {'a': 1, 'b.c': 2}
+    """
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{key}.")
+        else:
+            found[f"{prefix}{key}"] = value
+    return found
+
+
+def differences(stored: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """Return in words the keys of two configs that differ, apart from `FREE_KEYS`.
+
+    Example:
+        >>> differences({"epochs": 3, "sgd": {"lr": 0.1}}, {"epochs": 5, "sgd": {"lr": 0.1}})
+        ['epochs = 5 (was 3)']
+    """
+    was, now = flat(stored), flat(given)
+    keys = [key for key in sorted(was.keys() | now.keys()) if was.get(key) != now.get(key)]
+    if was.get("method") != now.get("method"):  # then their options differ anyway
+        keys = [key for key in keys if "." not in key]
+    return [
+        f"{key} = {now.get(key, 'unset')!r} (was {was.get(key, 'unset')!r})"
+        for key in keys
+        if key not in FREE_KEYS
+    ]

@@ -12,10 +12,10 @@ import safetensors.torch
 from torch import nn
 
 from annealtune.errors import ConfigError, DataError, RunError
-from annealtune.training.config import ENVIRONMENT, RunConfig, from_values, read_toml
+from annealtune.training.config import ENVIRONMENT, RunConfig, differences, from_values, read_toml
 from annealtune.training.task import Task
 
-from . import CONFIG_FILE, differences, is_run, require_run, seal
+from . import CONFIG_FILE, is_run, require_run, seal
 from .checkpoint import Checkpoints
 from .files import (
     RecordFile,
