@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from annealtune.errors import ConfigError
-from annealtune.training.config import FREE_KEYS, Options, RunConfig, from_values, read_toml
+from annealtune.training.config import Options, RunConfig, from_values, read_toml
 from annealtune.training.config.blocks import AnnealingOptions
+from annealtune.training.config.run_config import FREE_KEYS
 
 METHODS = (
     "self-tuned",
