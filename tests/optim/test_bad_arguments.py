@@ -193,5 +193,7 @@ def test_of_a_group_that_is_added(net, loss_of):
     optimizer = SGDSA(net)
     with pytest.raises(ValueError, match="maximize"):
         optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], "maximize": True})
+    with pytest.raises(TypeError, match="param_group"):
+        optimizer.add_param_group([nn.Parameter(torch.ones(1))])
     assert len(optimizer.param_groups) == 1
     optimizer.step(loss_of)

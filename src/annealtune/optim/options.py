@@ -226,7 +226,8 @@ def direction(owner: str, base: Optimizer, *added: Mapping[str, Any]) -> float:
         ValueError: if its groups, and those that are to be added, do not agree.
     """
     own = base.defaults.get("maximize", False)
-    directions = {bool(group.get("maximize", own)) for group in (*base.param_groups, *added)}
+    dicts = [group for group in added if isinstance(group, dict)]  # torch refuses anything else
+    directions = {bool(group.get("maximize", own)) for group in (*base.param_groups, *dicts)}
     if len(directions) > 1:
         raise ValueError(
             f"{owner}(base=...): all groups must minimize or all must maximize, got both"
