@@ -9,10 +9,12 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from annealtune.annealing import Setting
 from annealtune.annealing import race as rules
 from annealtune.optim import average, centre, guard, race, schedule, self_tuner
 from annealtune.optim.average import WeightAverage
-from annealtune.optim.race import Races
+from annealtune.optim.centre import ADAMS
+from annealtune.optim.race import Race, Races, rate_of, spaced
 
 Patch = AbstractContextManager[Any]
 
@@ -52,6 +54,20 @@ def _further(_: float) -> Patch:
     return mock.patch.object(Races, "_further", return_value=())
 
 
+def _upwards(_: float) -> Patch:
+    """Race on above the highest rate where it has won, over bases that are not Adams."""
+    below = Races._further
+
+    def further(self: Races, race: Race, arm: int) -> tuple[Setting, ...]:
+        rates = [rate_of(setting) for setting in race.settings]
+        has_room = not self._before(race) and self._may_race_on(race, 3)
+        if rates[arm] < max(rates) or isinstance(self.context.base, ADAMS) or not has_room:
+            return below(self, race, arm)
+        return spaced(rates[arm], 0, 2)
+
+    return mock.patch.object(Races, "_further", further)
+
+
 def _guard(_: float) -> Patch:
     """Never go back: a run that diverges is lost."""
 
@@ -71,6 +87,7 @@ def _ending(_: float) -> Patch:
 RULES: dict[str, tuple[Callable[[float], Patch], float | None]] = {
     "cautious": (_cautious, 0),
     "further": (_further, 0),
+    "upwards": (_upwards, 1),
     "guard": (_guard, 0),
     "ending": (_ending, 0),
 }
