@@ -47,6 +47,8 @@ _HALVES = {
     False: ("Open tasks", "In-sample: the constants of the races were chosen on these tasks."),
     True: ("Sealed tasks", "Nothing was chosen by what the tuner does on these tasks."),
 }
+# A table of the sealed tasks alone needs so many.
+_FEW = 5
 # Up to which ratio a cell has which shade.
 _TONES = ((1.05, "best"), (1.2, "good"), (2.0, "fair"), (float("inf"), "poor"))
 NOT_RUN = "–"
@@ -128,9 +130,13 @@ def _tables(records: Records) -> Iterator[Section]:
     for setting in results.settings():
         tasks, name = results.tasks(setting), f"{setting.base}-{setting.length_factor:g}"
         if tasks and setting != ADAMW:
-            sealed_ones = ", ".join(filter(is_sealed, tasks)) or "none"
-            text = f"Sealed tasks among them: {sealed_ones}."
+            sealed_ones = list(filter(is_sealed, tasks))
+            text = f"Sealed tasks among them: {', '.join(sealed_ones) or 'none'}."
             yield Section(name, _title(setting), text, overview(results, tasks, setting))
+            if len(tasks) > len(sealed_ones) >= _FEW:
+                table = overview(results, sealed_ones, setting)
+                told = f"{_title(setting)}, the sealed tasks alone"
+                yield Section(f"{name}-sealed", told, _HALVES[True][1], table)
             table = by_task(results, tasks, setting)
             yield Section(f"{name}-tasks", f"{_title(setting)}, one by one", text, table)
         table = variants(results, tasks, setting)
