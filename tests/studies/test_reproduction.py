@@ -101,7 +101,9 @@ def test_the_estimate_follows_what_is_set():
     assert part.hours(planned(part, "regime", "train_size=5000"), "regime", 1) < whole / 2
 
 
-@pytest.mark.parametrize("name", ["paper-cifar10-vgg16", "paper-cifar10-resnet34"])
+@pytest.mark.parametrize(
+    "name", ["paper-cifar10-vgg16", "paper-cifar10-resnet34", "paper-fashion-mnist-ssa"]
+)
 def test_the_paper_s_own_settings(name):
     values = values_of(name)
     assert (values["epochs"], values["batch_size"], values["validate_on"]) == (100, 512, "test")
