@@ -55,10 +55,11 @@ def _parser() -> argparse.ArgumentParser:
 def _show(known: records.Records, folder: Path) -> None:
     """Write the page, and the tables of the text beside it."""
     folder.mkdir(parents=True, exist_ok=True)
+    again = [records.read(path) for path in sorted(folder.glob("quality-again-*.jsonl"))]
     shown = folder / "quality.html"
-    shown.write_text(page.render(known), encoding="utf-8")
+    shown.write_text(page.render(known, again), encoding="utf-8")
     print(f"page: {shown}")
-    command.fill(folder / "quality.md", page.markdown(known))
+    command.fill(folder / "quality.md", page.markdown(known, again))
 
 
 def _missing(options: argparse.Namespace) -> list[Key]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from annealtune.studies.report.figures.panels import render as render_panel
@@ -28,6 +28,7 @@ from .summaries import (
     Records,
     Results,
     Setting,
+    geometric_mean,
     is_sealed,
 )
 from .tasks.catalogue import TASKS
@@ -64,8 +65,13 @@ class Section(NamedTuple):
     is_folded: bool = True
 
 
-def render(records: Records) -> str:
-    """Return the page as HTML."""
+def render(records: Records, again: Sequence[Records] = ()) -> str:
+    """Return the page as HTML.
+
+    Args:
+        records: all runs.
+        again: some of them, made again elsewhere.
+    """
     results = Results(records)
     return fill_template(
         "quality.html",
@@ -77,7 +83,7 @@ def render(records: Records) -> str:
         hero=_hero(results),
         rates=_inline(figures.rates(results)) if results.tasks() else "",
         halves=[_half(results, sealed=sealed) for sealed in _halves(results)],
-        tables=list(_tables(records)),
+        tables=list(_tables(records, again)),
         failures=failures(results),
         methods=[SHOWN[m] for m in SHOWN if m in methods_of(results, results.tasks())],
         tasks=_task_list(results),
@@ -89,10 +95,10 @@ def render(records: Records) -> str:
     )
 
 
-def markdown(records: Records) -> str:
+def markdown(records: Records, again: Sequence[Records] = ()) -> str:
     """Return all tables as Markdown, with headings."""
-    pieces = (f"## {t.title}\n\n{t.text}\n\n{plain(t.table)}\n" for t in _tables(records))
-    return "\n".join(pieces)
+    tables = _tables(records, again)
+    return "\n".join(f"## {t.title}\n\n{t.text}\n\n{plain(t.table)}\n" for t in tables)
 
 
 def _halves(results: Results) -> list[bool]:
@@ -100,7 +106,7 @@ def _halves(results: Results) -> list[bool]:
     return [sealed for sealed in (True, False) if results.tasks(sealed=sealed)]
 
 
-def _tables(records: Records) -> Iterator[Section]:
+def _tables(records: Records, again: Sequence[Records]) -> Iterator[Section]:
     results, final = Results(records), Results(records, final=True)
     for sealed in _halves(results):
         tasks, (title, text) = results.tasks(sealed=sealed), _HALVES[sealed]
@@ -146,6 +152,13 @@ def _tables(records: Records) -> Iterator[Section]:
                 "seeds, with a 95 % interval over the tasks."
             )
             yield Section(f"{name}-variants", f"Variants over {_title(setting)}", text, table)
+    if again:
+        text = (
+            "Runs of SelfTuner that were made again with another version, or on another CPU, whose "
+            "instructions round differently. Over the kept one: its test score, divided by that of "
+            "the run in the tables above."
+        )
+        yield Section("again", "Made again", text, made_again(records, again))
 
 
 def _title(setting: Setting) -> str:
@@ -311,6 +324,35 @@ def chosen_rates(results: Results, tasks: Sequence[str], setting: Setting = ADAM
         )
     names = (f"{label(method)}, by seed" for method in methods)
     return Table(("task", "best held", "its seeds differ by", *names, "extra steps"), tuple(rows))
+
+
+def made_again(records: Records, again: Sequence[Records]) -> Table:
+    """Return how runs that were made again differ from the records, one row for each place."""
+    rows = []
+    for those in again:
+        pairs = [(run, records[key]) for key, run in those.items() if key in records]
+        equal, rate = (
+            sum(all(run[key] == kept[key] for key in keys) for run, kept in pairs)
+            for keys in (("validation", "test", "final_test", "rate", "cost"), ("rate",))
+        )
+        ratios = {run["task"]: run["test"] / kept["test"] for run, kept in pairs}
+        mean, far = (
+            geometric_mean(list(ratios.values())),
+            {t: max(r, 1 / r) for t, r in ratios.items()},
+        )
+        worst = max(far, key=lambda task: far[task])
+        made = pairs[0][0]
+        rows.append(
+            (
+                text_cell(f"{made['cpu']}, torch {made['torch']}, commit {made['commit'][:12]}"),
+                *(Cell(f"{count} of {len(pairs)}", count) for count in (equal, rate)),
+                _ratio(mean)._replace(tone=""),
+                _number(median(far.values()), ".3f"),
+                _number(far[worst], ".3f")._replace(detail=worst),
+            )
+        )
+    titles = ("equal in every digit", "same rate", "mean over the kept one", "differ by, median")
+    return Table(("made on", *titles, "at most"), tuple(rows))
 
 
 def failures(results: Results) -> list[tuple[str, str]]:

@@ -4,6 +4,7 @@ import re
 
 from benchmarks.quality import figures, page
 from benchmarks.quality.summaries import Results
+from benchmarks.records import Key
 
 EVIL = '<script>alert("1")</script>&'
 
@@ -87,3 +88,15 @@ def test_hero_tasks_are_evenly_spaced_by_their_best_rate(records):
         records.put(task, "self-tuned", 1.0)
     # All in order: f g a c b d e h.
     assert figures.hero_tasks(Results(records), 4) == ["f", "a", "d", "h"]
+
+
+def test_runs_made_again_stand_beside_the_kept_ones(three):
+    made = {"cpu": "Z80, NEON", "torch": "9.9", "commit": "c" * 40}
+    key = Key("low", 0, "adamw", "self-tuned")
+    again = [{key: {**three[key], **made, "test": test}} for test in (1.0, 2.0)]
+    origin = "Z80, NEON, torch 9.9, commit cccccccccccc"
+    assert rows_of(page.markdown(three, again), "Made again") == [
+        [origin, "1 of 1", "1 of 1", "1.000", "1.000", "1.000 (low)"],
+        [origin, "0 of 1", "1 of 1", "2.000", "2.000", "2.000 (low)"],
+    ]
+    assert "Made again" not in page.markdown(three)

@@ -1,4 +1,4 @@
-"""What ran, and on what kind of machine. Imports no torch."""
+"""What ran, and on what kind of machine. Importing this imports no torch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,16 @@ def describe_provenance() -> dict[str, str]:
 
 
 def cpu_name() -> str:
-    """Return the name of the CPU, or of its kind where the system does not tell more."""
+    """Return the name of the CPU, and which of its instructions torch uses: both decide last bits.
+
+    Where the system does not tell the name, that of its kind.
+    """
+    import torch  # not above: the program answers mistakes before torch is imported
+
+    name = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+                name = line.partition(":")[2].strip()
+                break
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
