@@ -152,7 +152,7 @@ def test_every_requirement_is_pinned() -> None:
     assert lines == sorted(lines)
     pinned = {canonicalize_name(line.partition("==")[0]) for line in lines}
     unpinned = {canonicalize_name(requirement.name) for requirement in REQUIREMENTS} - pinned
-    assert unpinned <= {"annealtune", "setuptools"}  # an extra of ours may be made of others
+    assert unpinned <= {"annealtune", "setuptools"}  # an extra may consist of other extras
     assert "torchvision" not in pinned  # it breaks beside a CPU torch
 
 
@@ -167,15 +167,15 @@ HOLES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "mended", "hole"), HOLES)
-def test_the_floor_lies_above_known_holes(name: str, mended: str, hole: str) -> None:
+@pytest.mark.parametrize(("name", "fixed", "hole"), HOLES)
+def test_the_floor_lies_above_known_holes(name: str, fixed: str, hole: str) -> None:
     floors = [
         Version(bound.version)
         for requirement in REQUIREMENTS
         for bound in requirement.specifier
         if requirement.name == name and bound.operator == ">="
     ]
-    assert min(floors) >= Version(mended), hole
+    assert min(floors) >= Version(fixed), hole
 
 
 def test_every_data_file_is_shipped() -> None:

@@ -336,17 +336,14 @@ def made_again(records: Records, again: Sequence[Records]) -> Table:
             for keys in (("validation", "test", "final_test", "rate", "cost"), ("rate",))
         )
         ratios = {run["task"]: run["test"] / kept["test"] for run, kept in pairs}
-        mean, far = (
-            geometric_mean(list(ratios.values())),
-            {t: max(r, 1 / r) for t, r in ratios.items()},
-        )
+        far = {task: max(ratio, 1 / ratio) for task, ratio in ratios.items()}
         worst = max(far, key=lambda task: far[task])
         made = pairs[0][0]
         rows.append(
             (
                 text_cell(f"{made['cpu']}, torch {made['torch']}, commit {made['commit'][:12]}"),
                 *(Cell(f"{count} of {len(pairs)}", count) for count in (equal, rate)),
-                _ratio(mean)._replace(tone=""),
+                _ratio(geometric_mean(list(ratios.values())))._replace(tone=""),
                 _number(median(far.values()), ".3f"),
                 _number(far[worst], ".3f")._replace(detail=worst),
             )

@@ -1,4 +1,4 @@
-"""Numbers that break: every optimizer of ours in every precision, over torch's own, at random.
+"""Numbers that break: every tuner in every precision, over torch's own, at random.
 
 What must hold: no exception but ours, no broken weight that is kept in silence, an undone step
 that leaves every bit, a run that goes on with finite weights and says what it did.

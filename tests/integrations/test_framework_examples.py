@@ -49,7 +49,7 @@ PROMISES = {
 def test_an_example_keeps_its_promise(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a warning of ours; those of the frameworks are theirs."""
+    """Without a warning from annealtune; the frameworks may warn."""
     monkeypatch.setenv("KERAS_BACKEND", "torch")  # one example sets it for good
     with warnings.catch_warnings(record=True) as caught, torch.random.fork_rng():
         warnings.simplefilter("always")

@@ -1,4 +1,4 @@
-"""The manners of torch.optim.Optimizer: groups, hooks, schedulers, scalers, accumulation."""
+"""What torch.optim.Optimizer promises: groups, hooks, schedulers, scalers, accumulation."""
 
 import math
 

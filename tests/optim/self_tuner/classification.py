@@ -41,7 +41,7 @@ class Run:
     optimizer: Any
     first: float  # the loss over all samples before it
     last: float  # and after it
-    moved: bool  # whether the weights are others
+    moved: bool  # whether the weights have changed
 
     @property
     def decisions(self) -> list[tuple[Any, ...]]:

@@ -68,7 +68,7 @@ def minimizing_and_maximizing(model):
 BASES = {
     "one that needs a closure": (lambda model: torch.optim.LBFGS(model.parameters()), TypeError),
     "one of its kind": (lambda model: SelfTuner(sgd(model), model), TypeError),
-    "one of ours": (SGDSA, TypeError),
+    "a tuner": (SGDSA, TypeError),
     "without parameters": (lambda model: torch.optim.SGD([{"params": []}], lr=0.1), ValueError),
     "without a rate": (lambda model: sgd(model, lr=0.0), ValueError),
     "of both directions": (minimizing_and_maximizing, ValueError),

@@ -29,7 +29,7 @@ def assert_same(found, expected):
     assert [repr(info) for info in found] == [repr(info) for info in expected]
 
 
-# --- Without a word in its block: Algorithm 2 over the default H ---
+# --- Without any option: Algorithm 2 over the default H ---
 
 
 def adamw(model):
