@@ -15,10 +15,9 @@ import psutil
 import pytest
 
 from annealtune.errors import ConfigError, RunError, RunStoppedError
-from annealtune.studies.engines import remote
+from annealtune.studies.engines import ray as ray_engine
 from annealtune.studies.engines.local import LocalEngine
-from annealtune.studies.engines.ray import RayEngine
-from annealtune.studies.engines.remote import Site, problem_of
+from annealtune.studies.engines.ray import RayEngine, Site, problem_of
 from annealtune.studies.plan import make_plan
 from annealtune.studies.records import read_study
 from annealtune.studies.run import run_study
@@ -246,7 +245,7 @@ def test_a_machine_that_does_not_see_the_study(place, directory, probe, words):
 
 def test_other_versions_on_the_workers(go, plan, monkeypatch):
     other = {**describe_provenance(), "annealtune": "9.9.9", "torch": "1.0"}
-    monkeypatch.setattr(remote, "describe_provenance", lambda: other)
+    monkeypatch.setattr(ray_engine, "describe_provenance", lambda: other)
     with pytest.raises(RunError, match=r"annealtune \S+ instead of 9\.9\.9, torch"):
         go(plan())
 
