@@ -102,8 +102,12 @@ def train(
 @app.command(epilog=EPILOG)
 @with_config_flags
 def config(flags: dict[str, Any], experiment: Experiment = None, set_: Assignments = None) -> None:
-    """Print the resolved config as TOML."""
-    typer.echo(_read_config(experiment, flags, set_).to_toml(), nl=False)
+    """Print the resolved config as TOML; options of the method that are not set are comments."""
+    known = _read_config(experiment, flags, set_)
+    typer.echo(known.to_toml(), nl=False)
+    for name, field in type(known.options).model_fields.items():
+        if getattr(known.options, name) is None:
+            typer.echo(f"# {name}: {field.description}")
 
 
 @app.command()

@@ -84,9 +84,7 @@ class RunConfig(Options):
     split_seed: Seed | None = Field(
         None, description="of subset and validation split (unset: data_seed)"
     )
-    decision_seed: Seed | None = Field(
-        None, description="of the settings picked, the accept test and the winners of races"
-    )
+    decision_seed: Seed | None = Field(None, description="of the settings and the accept test")
     validation_fraction: Factor = Field(
         0.1, description="share of the training set that chooses the best epoch"
     )
