@@ -161,6 +161,20 @@ def test_a_group_that_is_added_later_is_averaged_from_then_on():
         torch.testing.assert_close(two.double(), mean, rtol=1e-4, atol=1e-6)
 
 
+def test_a_batchnorm_layer_that_is_added_later_moves_nothing_else():
+    model = nn.Sequential(nn.Linear(4, 4))
+    base = torch.optim.SGD(model.parameters(), lr=0.0)
+    average = WeightAverage("SelfTuner", base, model)
+    average.add()
+    model.append(nn.BatchNorm1d(4))
+    base.add_param_group({"params": model[1].parameters()})
+    model[1].running_var.fill_(3.0)
+    before = copy.deepcopy(model.state_dict())
+    average.add()
+    with average.swapped_in():
+        assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+
+
 def test_nothing_is_trained_or_saved_within_it(net, loss_of):
     with pytest.raises(RuntimeError, match="average"):
         SGDSA(net).averaged()

@@ -30,16 +30,17 @@ def steps(net, tuner, batches):
 GROUPS = {  # options of the first group, the rate of the second, and the ratio that is kept
     "rates": ({"lr": 1e-5}, 1e-3, 0.01),
     "layer decay as timm writes it": ({"lr_scale": 0.5}, 0.1, 0.5),
+    "one tensor for both groups": ({"lr_scale": 0.5}, torch.tensor(0.1), 0.5),
 }
 
 
 @pytest.mark.parametrize(("options", "given", "ratio"), GROUPS.values(), ids=GROUPS)
 def test_a_rate_of_h_is_that_of_the_largest_group(net, make_batches, options, given, ratio):
-    base = torch.optim.AdamW(groups_of(net, **options), lr=given)
+    base, value = torch.optim.AdamW(groups_of(net, **options), lr=given), float(given)
     tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1.0, 0.5]), temperature=math.inf)
     for rate in steps(net, tuner, make_batches(6)):
         assert rates_of(tuner) == [pytest.approx(ratio * rate), rate]
-    added = {"params": [nn.Parameter(torch.ones(1))], "lr": 2 * given}
+    added = {"params": [nn.Parameter(torch.ones(1))], "lr": 2 * value}
     tuner.add_param_group(added)
     for rate in steps(net, tuner, make_batches(2)):
         assert rates_of(tuner) == [pytest.approx(ratio * rate), rate, 2 * rate]

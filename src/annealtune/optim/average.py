@@ -19,7 +19,8 @@ from annealtune.optim.run_state import (
     PutAside,
     RandomState,
     kept,
-    write,
+    named_pairs,
+    named_tensors,
 )
 
 _SWAPPED_IN = (
@@ -62,7 +63,7 @@ class WeightAverage(Part):
         self._owner = owner
         self._base = base
         self._model = model
-        self._means: list[Tensor] = []
+        self._means: dict[str, Tensor] = {}
         self._frozen: list[int] = []  # BatchNorm layers whose statistics are not trained
         self.count = 0
 
@@ -79,28 +80,21 @@ class WeightAverage(Part):
             layers = enumerate(_norms(self._model))
             self._frozen = [number for number, layer in layers if not layer.training]
         was_healed = self.heal()
-        present = [_widened(t) for t in self._tensors()]
-        known = present[: len(self._means)]
+        present = {name: _widened(t) for name, t in self._tensors().items()}
+        means = [self._means[name] for name in present if name in self._means]
+        known = [t for name, t in present.items() if name in self._means]
         share = _MEMORY / (self.count + _MEMORY - 1)
         share = 1.0 if share >= left else share / left
         # Foreach does not know subclasses, such as FSDP's sharded tensors.
         if known and {Tensor, nn.Parameter}.issuperset(map(type, known)):
-            torch._foreach_lerp_(self._means, known, share)
+            torch._foreach_lerp_(means, known, share)
         else:
-            for mean, tensor in zip(self._means, known, strict=True):
+            for mean, tensor in zip(means, known, strict=True):
                 mean.lerp_(tensor, share)
-        # All of them the first time; later the weights of a group that was added.
-        self._means = [*self._means, *(t.clone() for t in present[len(known) :])]
+        # All of them the first time; later the weights and statistics of layers that were added.
+        added = {name: t.clone() for name, t in present.items() if name not in self._means}
+        self._means = {**self._means, **added}
         return was_healed
-
-    @torch.no_grad()
-    def put_all(self, buffers: Mapping[str, Tensor]) -> None:
-        """Give the model the average for good, and its other buffers these values."""
-        named = dict(self._model.named_buffers())
-        for name, value in buffers.items():
-            if name in named and named[name].shape == value.shape:
-                named[name].copy_(value)
-        write(self.pairs(), self._model.modules())
 
     @contextlib.contextmanager
     def swapped_in(self, loader: Iterable[Any] | None = None) -> Iterator[None]:
@@ -116,7 +110,7 @@ class WeightAverage(Part):
 
     def pairs(self) -> Pairs:
         """Return weights and statistics with their averages; what has none is not among them."""
-        return list(zip(self._tensors(), self._means, strict=False))
+        return named_pairs(self._base, self._model, self._means)
 
     def put_aside(self) -> PutAside:
         """Put the present weights aside, for the average to be shown."""
@@ -124,11 +118,13 @@ class WeightAverage(Part):
             raise RuntimeError(f"{self._owner}.averaged() must not be entered twice")
         return PutAside(self, _SWAPPED_IN, self._base, self._model, self.pairs())
 
-    def _tensors(self) -> list[Tensor]:
-        """Return the statistics of BatchNorm, then the weights: added groups come last."""
-        statistics = [t for layer in _norms(self._model) for t in _statistics(layer)]
-        parameters = parameters_of(self._base)
-        return statistics + [p for p in parameters if p.is_floating_point() or p.is_complex()]
+    def _tensors(self) -> dict[str, Tensor]:
+        """Return the weights that are trained and the statistics of BatchNorm by name."""
+        averaged = {id(t) for layer in _norms(self._model) for t in _statistics(layer)}
+        trained = parameters_of(self._base)
+        averaged |= {id(p) for p in trained if p.is_floating_point() or p.is_complex()}
+        named = named_tensors(self._base, self._model)
+        return {name: t for name, t in named.items() if id(t) in averaged}
 
     def heal(self) -> bool:
         """Begin the statistics of layers anew whose values are not finite; tell if there were any.
@@ -146,7 +142,7 @@ class WeightAverage(Part):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the average, how many weights are in it, and which statistics are not trained."""
-        means = [mean.clone() for mean in self._means]
+        means = {name: mean.clone() for name, mean in self._means.items()}
         return {"average": {"count": self.count, "means": means, "frozen": list(self._frozen)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -155,18 +151,18 @@ class WeightAverage(Part):
         Raises:
             StateError: if it is the average of another model.
         """
-        saved = state["average"]
-        own, given = ([t.shape for t in tensors] for tensors in (self._tensors(), saved["means"]))
-        if given != own[: len(given)]:
+        saved, own = state["average"], self._tensors()
+        given = saved["means"].items()
+        if any(name not in own or own[name].shape != mean.shape for name, mean in given):
             raise StateError(
                 f"{self._owner}.load_state_dict: the average must be one of the same weights and "
                 f"BatchNorm layers, here {len(own)} tensors, got {len(given)} of other shapes"
             )
         self.count = saved["count"]
-        self._means = [
-            mean.to(device=own.device, dtype=_widened(own).dtype, copy=True)
-            for mean, own in zip(saved["means"], self._tensors(), strict=False)
-        ]
+        self._means = {
+            name: mean.to(device=own[name].device, dtype=_widened(own[name]).dtype, copy=True)
+            for name, mean in given
+        }
         self._frozen = list(saved["frozen"])
 
 

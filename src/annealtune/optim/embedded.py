@@ -31,7 +31,7 @@ from annealtune.optim.minibatch import (
     scalar,
 )
 from annealtune.optim.options import Choices, GroupRates, check_base, direction, fitted
-from annealtune.optim.parameters import finite_marks, read, trained_of
+from annealtune.optim.parameters import finite_marks, read, trained_of, write_setting
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
 
 _MARK = "initial_lr"  # what a scheduler of the rate writes into the groups
@@ -255,7 +255,7 @@ class TentativeStep(Part):
         if not self._is_checked:
             outside, watch = StateOutside(base), Watch(context)
         self._end = RandomState.capture()
-        self._write(rate, options)
+        write_setting(base, options if rate is None else {**options, "lr": rate}, self._multiples)
         try:
             base.step()
         except KeyError as missing:
@@ -277,16 +277,6 @@ class TentativeStep(Part):
             self._sparing.discard(kind)
         elif rate != 0:
             self._sparing.add(kind)  # at a rate of 0 a base may do nothing at all
-
-    def _write(self, rate: float | None, options: dict[str, Any]) -> None:
-        """Write a setting into every group."""
-        for group, multiple in zip(self._context.base.param_groups, self._multiples, strict=True):
-            written = options if rate is None else {**options, "lr": rate * multiple}
-            for option, value in written.items():
-                if isinstance(group[option], Tensor):
-                    group[option].fill_(value)
-                else:
-                    group[option] = value
 
     def keep(self) -> None:
         """End the trial where it led to."""

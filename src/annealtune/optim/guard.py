@@ -18,7 +18,7 @@ from annealtune.errors import NonFiniteLossError
 from annealtune.optim.average import WeightAverage
 from annealtune.optim.context import Context, Part
 from annealtune.optim.history import History
-from annealtune.optim.run_state import is_out_of_reach
+from annealtune.optim.run_state import Surroundings, write
 
 EVERY = 8  # steps from one look at the loss to the next
 _CUT = 0.25  # what is left of the rate after a cut
@@ -51,7 +51,7 @@ class LossGuard(Part):
         self._context = context
         self._history = history
         self._is_on = is_on
-        self._buffers: dict[str, Tensor] = {}  # at the last sound look
+        self._around: Surroundings | None = None  # at the last sound look
         self._unread: list[Tensor] = []  # losses since the last look
         self.steps = 0
         self._sound = 0  # looks in a row
@@ -144,7 +144,9 @@ class LossGuard(Part):
         self._returns += 1
         self._sound = 0
         self._unread, self.steps = [], 0
-        self.average.put_all(self._buffers)
+        if self._around is not None:
+            self._around.put_back()
+        write(self.average.pairs(), self._context.model.modules())
         self._context.base.state.clear()
         self._history.say(
             step,
@@ -154,18 +156,18 @@ class LossGuard(Part):
         )
 
     def _keep(self, left: float) -> bool:
-        """Take in the present weights and buffers as sound ones."""
+        """Take in the present weights, and what a forward changes beside them, as sound ones."""
         was_healed = self.average.add(left if self._averages else 0.0)
-        named = self._context.model.named_buffers()
-        self._buffers = {name: b.clone() for name, b in named if not is_out_of_reach(b)}
+        self._around = Surroundings.of(self._context)
         return was_healed
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the average; whoever loads it reads the losses."""
+        around, model = self._around, self._context.model
         guard = {
             "unread": [loss.clone() for loss in self._unread],
             "counts": [self.steps, self._sound, self._returns, self.cuts],
-            "buffers": {name: buffer.clone() for name, buffer in self._buffers.items()},
+            "around": None if around is None else around.state_dict(model),
         }
         return {"guard": guard}
 
@@ -174,4 +176,7 @@ class LossGuard(Part):
         state = state["guard"]
         self._unread = list(state["unread"])
         self.steps, self._sound, self._returns, self.cuts = state["counts"]
-        self._buffers = dict(state["buffers"])
+        self._around = None
+        if state["around"] is not None:
+            self._around = Surroundings.of(self._context)
+            self._around.load_state_dict(self._context.model, state["around"])

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.optim.context import Part
+from annealtune.optim.parameters import write_setting
 from annealtune.optim.wrapper import OptimizerWrapper
 
 # Ways to write H.
@@ -69,25 +70,11 @@ class GroupRates(Part):
 
     def write(self, rate: float) -> None:
         """Give every group its multiple of a rate."""
-        written: set[int] = set()
-        for group, multiple in zip(self._base.param_groups, self.multiples(), strict=True):
-            if isinstance(group["lr"], Tensor):
-                if id(group["lr"]) in written:  # torch gives all groups one tensor
-                    group["lr"] = group["lr"].clone()
-                group["lr"].fill_(rate * multiple)
-                written.add(id(group["lr"]))
-            else:
-                group["lr"] = rate * multiple
+        self.apply({"lr": rate})
 
     def apply(self, setting: Mapping[str, Any]) -> None:
         """Write a setting: its rate as `write` does, every other option as it is."""
-        self.write(setting["lr"])
-        for option in setting.keys() - {"lr"} if len(setting) > 1 else ():
-            for group in self._base.param_groups:
-                if isinstance(group[option], Tensor):
-                    group[option].fill_(setting[option])
-                else:
-                    group[option] = setting[option]
+        write_setting(self._base, setting, self.multiples())
 
     def multiples(self) -> list[float]:
         """Return what the rate is multiplied by in each group; one that was just added counts."""

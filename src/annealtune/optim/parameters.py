@@ -1,9 +1,9 @@
-"""The parameters of an optimizer and their gradients: found, and read with one wait."""
+"""The groups of an optimizer, its parameters and their gradients, which are read with one wait."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
@@ -20,6 +20,21 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
     for group in optimizer.param_groups:
         parameters += group["params"]
     return parameters
+
+
+def write_setting(base: Optimizer, setting: Mapping[str, Any], multiples: Sequence[float]) -> None:
+    """Write a setting into every group, its rate times the multiple of the group."""
+    written: set[int] = set()
+    for group, multiple in zip(base.param_groups, multiples, strict=True):
+        for option, value in setting.items():
+            new = value * multiple if option == "lr" else value
+            if not isinstance(group[option], Tensor):
+                group[option] = new
+                continue
+            if id(group[option]) in written:  # torch gives all groups one tensor
+                group[option] = group[option].clone()
+            group[option].fill_(new)
+            written.add(id(group[option]))
 
 
 def gathered(tensor: Tensor) -> Tensor:

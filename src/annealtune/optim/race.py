@@ -157,7 +157,7 @@ class Races(Part):
         self.history = history
         self.plan = plan
         # The incumbent of an H that is given.
-        self._own_arm = _present(context.base, tuple(plan.neighborhood or ()))
+        self._own_arm = _present(context.base, rates.largest, tuple(plan.neighborhood or ()))
         self.centre = math.nan
         self.infos: list[RaceInfo] = []
 
@@ -378,9 +378,9 @@ def spaced(centre: float, lowest: int, highest: int) -> tuple[Setting, ...]:
     return tuple(Setting({"lr": centre * SPACING**n}) for n in range(lowest, highest + 1))
 
 
-def _present(base: Optimizer, settings: Sequence[Setting]) -> int:
+def _present(base: Optimizer, rate: float, settings: Sequence[Setting]) -> int:
     """Return the number of the setting that the base has now; the first if it has none of them."""
-    group = base.param_groups[0]
+    group = {**base.param_groups[0], "lr": rate}
     matches = (n for n, s in enumerate(settings) if all(group.get(o) == s[o] for o in s))
     return next(matches, 0)
 

@@ -110,7 +110,12 @@ class OptimizerWrapper(Optimizer):
                 f"{self._context.owner}.averaged() needs an average of the weights, which "
                 "SelfTuner(..., average=True) keeps, got none"
             )
-        return self._average.swapped_in(loader)
+        return self._swapped_in(self._average, loader)
+
+    @contextmanager
+    def _swapped_in(self, average: WeightAverage, loader: Iterable[Any] | None) -> Iterator[None]:
+        with self._own_writes(), average.swapped_in(loader):
+            yield
 
     def eval(self) -> None:
         """Give the model its average until `train` is called; nothing where there is none by now.

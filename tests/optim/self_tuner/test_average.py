@@ -3,6 +3,9 @@
 import pytest
 import torch
 
+from annealtune import SelfTuner
+from tests.optim.self_tuner.classification import Remembering
+
 EVERY = 8  # steps from one look of the guard to the next
 LENGTH, STEPS = 400, 200
 
@@ -80,3 +83,22 @@ def test_the_run_is_the_same_without_it(run, trained):
         net, opt, _, _ = run(average=average)
         ends.append(trained(net, opt))
     assert ends[0] == ends[1]
+
+
+def test_a_look_at_it_in_a_race_leaves_every_arm_what_its_forward_keeps():
+    def losses_of_arms(looks):
+        torch.manual_seed(0)
+        model = Remembering("attribute")
+        base = torch.optim.SGD(model.layer.parameters(), lr=0.1)
+        opt = SelfTuner(base, model, total_steps=LENGTH, around=0.01)
+        compute_loss = opt.record(lambda x: (model(x) - 1).square().mean())
+        while not opt.races:
+            compute_loss(torch.randn(8, 2)).backward()
+            opt.step()
+            opt.zero_grad()
+            if looks:
+                with opt.averaged():
+                    pass
+        return opt.races[0].losses
+
+    assert losses_of_arms(looks=True) == losses_of_arms(looks=False)

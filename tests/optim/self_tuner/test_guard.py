@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from annealtune import NonFiniteLossError, SelfTuner
-from tests.optim.self_tuner.classification import BASES, adamw, make_task, train
+from tests.optim.self_tuner.classification import BASES, Remembering, adamw, make_task, train
 
 EARLY, LATE = 60, 300  # both after the race: a few sound looks, and many
 
@@ -170,6 +170,28 @@ def test_a_loss_that_rises_is_left_alone(make):
     assert all(event.is_race for event in opt.history.events)
     assert opt.races[-1].rate == rate
     assert opt.param_groups[0]["weight_decay"] == 0.5
+
+
+@pytest.mark.parametrize("kind", ["attribute", "frozen parameter"])
+def test_what_a_forward_keeps_outside_the_weights_comes_back_too(kind):
+    """Else the NaN of one minibatch would stay in it for ever."""
+    torch.manual_seed(0)
+    model = Remembering(kind)
+    base = torch.optim.SGD(model.layer.parameters(), lr=0.1)
+    opt = SelfTuner(base, model, total_steps=300, around=0.01)
+    compute_loss = opt.record(lambda x: (model(x) - 1).square().mean())
+
+    def train_over_one_broken_minibatch():
+        for step in range(300):
+            x = torch.randn(8, 2) * (math.nan if step == 150 else 1.0)
+            compute_loss(x).backward()
+            opt.step()
+            opt.zero_grad()
+
+    with pytest.warns(UserWarning, match="back to the averaged weights") as said:
+        train_over_one_broken_minibatch()
+    assert len(said) == 1
+    assert model.mean.isfinite().all()
 
 
 def test_the_first_weights_are_the_safe_ones_of_a_run_too_short_for_a_race():

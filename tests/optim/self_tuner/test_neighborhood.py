@@ -50,6 +50,26 @@ def test_an_h_without_rates_races_at_the_centre(make_run, make_batches, race_thr
     assert {g["betas"] for g in opt.param_groups} == {betas[info.winner]}
 
 
+def test_the_incumbent_has_the_rate_of_the_largest_group():
+    """It wins where an objective tells nothing."""
+    body, head = (nn.Parameter(torch.ones(2)) for _ in range(2))
+    base = torch.optim.SGD([{"params": [body], "lr": 0.001}, {"params": [head]}], lr=0.01)
+    opt = SelfTuner(
+        base,
+        nn.ParameterList([body, head]),
+        neighborhood=grid(lr=[0.001, 0.01, 0.1]),
+        objective=lambda: float("inf"),
+    )
+
+    def race():
+        while not opt.races:
+            opt.step(lambda: quadratic(body + head - 1))
+
+    with pytest.warns(UserWarning, match="objective"):
+        race()
+    assert opt.races[0].settings[opt.races[0].winner]["lr"] == 0.01
+
+
 def test_ratios_and_scales_of_groups_are_kept_throughout(make_net, make_batches):
     net = make_net()
     groups = [
