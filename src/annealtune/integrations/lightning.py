@@ -19,6 +19,7 @@ from torch import Tensor, distributed, nn
 
 from annealtune.integrations import require
 from annealtune.optim import EmbeddedTuner, SelfTuner
+from annealtune.optim.hooks import TORCHS_OWN
 from annealtune.optim.run_state import RandomState
 
 require("lightning", "2.6.1", "lightning")
@@ -330,9 +331,6 @@ def _metric_state(metric: Any) -> dict[str, Any]:
     return state
 
 
-_TORCHS_OWN = frozenset(vars(nn.Module()))  # parameters, buffers, submodules, hooks
-
-
 class Attributes:
     """The plain attributes of a module as they are now, to be put back.
 
@@ -352,7 +350,7 @@ class Attributes:
 
     def __init__(self, module: nn.Module) -> None:
         self._module = module
-        self._values = {k: v for k, v in vars(module).items() if k not in _TORCHS_OWN}
+        self._values = {k: v for k, v in vars(module).items() if k not in TORCHS_OWN}
         containers = (list, dict, set, deque)
         values = self._values.values()
         self._contents = [(v, copy.copy(v)) for v in values if isinstance(v, containers)]
@@ -362,7 +360,7 @@ class Attributes:
     def restore(self) -> None:
         """Put them back, and remove those that are new."""
         present = vars(self._module)
-        for name in present.keys() - self._values.keys() - _TORCHS_OWN:
+        for name in present.keys() - self._values.keys() - TORCHS_OWN:
             del present[name]
         present.update(self._values)
         for value, contents in self._contents:

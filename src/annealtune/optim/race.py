@@ -422,12 +422,12 @@ class Race:
             before: what surrounded that arm before the forward, if known.
         """
         if self.arms.share(before, self.settings[0]):
-            self._warn_of(_WRITTEN)
+            self._say(_WRITTEN, once="written")
         first: int | None = self.arms.in_model
         if minibatch.was_touched:
-            self._warn_of(_TOUCHED)
+            self._say(_TOUCHED, once="touched")
         if minibatch.carries:
-            self._warn_of(_CARRIED)
+            self._say(_CARRIED, once="carried")
         if self._owed is not None:  # the loop has caught an error in the middle of a minibatch
             first = None  # all of this one is computed again
             if before is not None:
@@ -595,13 +595,9 @@ class Race:
         is_exact = places == {"cpu"} and minibatch.scale is None and self._context.ranks.count == 1
         tolerance = 0.0 if is_exact else 1e-2
         if not _are_close(self._first[:1], [loss], tolerance):
-            self._warn_of(_OTHER_LOSS.format(self._first[0], loss))
+            self._say(_OTHER_LOSS.format(self._first[0], loss), once="other loss")
         elif not minibatch.was_touched and not _are_close(self._first, found, tolerance):
-            self._warn_of(_OTHER_GRADIENT)
-
-    def _warn_of(self, text: str) -> None:
-        """Say why arms are not alike, once."""
-        self._say(text, once=text[:20])
+            self._say(_OTHER_GRADIENT, once="other gradient")
 
     def _move(self, arm: int, *, is_scaled: bool) -> None:
         """Make the step of one arm; as a GradScaler does, not along a gradient that overflowed."""
