@@ -21,15 +21,14 @@ class Point(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened once."""
+    """Something that happened once, and of which the user was warned."""
 
     step: int
     text: str
-    is_race: bool = False  # the end of one, of which `SelfTuner.races` tells more
 
 
 class History(Part):
-    """Rates and losses over time, and the events between them.
+    """Rates and losses over time, and the events between them. Races are in `SelfTuner.races`.
 
     However long the run, at most 1,024 points are kept: when there are more, every second one goes
     and from then on half as many are added. Of the events the last 256 are kept.
@@ -61,17 +60,13 @@ class History(Part):
             self.points = self.points[::2]
             self._stride *= 2
 
-    def note(self, step: int, text: str, *, is_race: bool = False) -> None:
-        """Add an event."""
-        self.events = [*self.events, Event(step, text, is_race)][-_MOST_EVENTS:]
-
     def say(self, step: int, text: str, *, once: str | None = None) -> None:
         """Add an event of which the user is to be warned; what has a name is said once."""
         if once is not None:
             if once in self._said:
                 return
             self._said.add(once)
-        self.note(step, text)
+        self.events = [*self.events, Event(step, text)][-_MOST_EVENTS:]
         if self._ranks is None or self._ranks.is_first:
             self.unsaid.append(f"SelfTuner: {text}")
 

@@ -328,7 +328,6 @@ class Races(Part):
             losses=tuple(tuple(self.plan.sign * x for x in own) for own in standings.losses),
         )
         self.infos = [*before, info]
-        self.history.note(step, str(info), is_race=True)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""

@@ -254,7 +254,7 @@ class SelfTuner(OptimizerWrapper):
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
         state = f"step {self.steps}{planned}, rate {rate_text(self.lr)}"
         state += f", {self.extra_steps} extra steps"
-        told = (f"step {e.step}: {e.text}" for e in self.history.events if not e.is_race)
+        told = (f"step {e.step}: {e.text}" for e in self.history.events)
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
     def plot(self, path: str | os.PathLike[str]) -> Path:
