@@ -170,6 +170,34 @@ def test_frozen_weights_do_not_move(net, batch):
         assert torch.equal(p, before[name]) == name.startswith("norm")
 
 
+class Counting(nn.Module):
+    """Counts its forwards in a parameter that nobody trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.count = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.count.add_(1)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("way", ["closure", "record"])
+def test_a_step_leaves_what_one_forward_writes(way):
+    net, x = Counting(), torch.ones(4, 2)
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
+    objective = lambda: (net(x) - 2).square().mean()
+    compute = optimizer.record(objective)
+    for _ in range(10):
+        if way == "record":
+            compute()
+        optimizer.step(None if way == "record" else objective)
+    assert 0 < optimizer.moves.total.accepted < 10
+    assert net.count.item() == 10
+
+
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     x, y = batch
     net, plain = make_net(), make_net()

@@ -188,7 +188,7 @@ class StochasticSA(AnnealedOptimizer):
             if closure is None and self._probe.mode == "train":
                 objective = minibatch.compared()  # the caller has made this forward
             else:
-                with self._probe.plain_forward():
+                with self._intake.forward(), self._probe.plain_forward():
                     objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
             value = self._annealing.mean(self._ranks, value, "before")
