@@ -198,6 +198,20 @@ def test_a_step_leaves_what_one_forward_writes(way):
     assert net.count.item() == 10
 
 
+def test_what_a_function_after_a_step_writes_is_undone_with_it():
+    net, x = Counting(), torch.ones(4, 2)
+    net.written = nn.Parameter(torch.zeros(1), requires_grad=False)  # by that function alone
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
+    verdicts = []
+    for step in range(20):
+        if step == 1:  # one may come late
+            optimizer.after_step(lambda: net.written.data.add_(1))
+        optimizer.step(lambda: (net(x) - 4).square().mean())
+        verdicts.append(optimizer.last_step.accepted)
+    assert 0 < sum(verdicts[1:]) < 19
+    assert (net.written.item(), net.count.item()) == (sum(verdicts[1:]), 20)
+
+
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     x, y = batch
     net, plain = make_net(), make_net()

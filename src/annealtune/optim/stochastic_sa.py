@@ -22,7 +22,7 @@ from annealtune.optim.annealing_state import (
     choose_strategy,
     preset_temperature,
 )
-from annealtune.optim.context import Context, Part, check_model
+from annealtune.optim.context import Context, Part, Watch, check_model
 from annealtune.optim.minibatch import Intake, Minibatch, Probe, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import Snapshot
@@ -195,7 +195,7 @@ class StochasticSA(AnnealedOptimizer):
             was_broken = self._annealing.was_broken
             if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
                 raise self._annealing.non_finite(value)
-            self._before.take()
+            self._before.take(others=self._context.written or ())
             self._is_trying = True
             new_value = self._move_to_the_better_side(minibatch)
             info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
@@ -225,7 +225,10 @@ class StochasticSA(AnnealedOptimizer):
     def _move_to_the_better_side(self, minibatch: Minibatch) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
         direction = int(self._annealing.rng.random() * 2**53)
+        watch = Watch(self._context) if self.base._optimizer_step_post_hooks else None
         self.base.displace(direction, -1.0)  # w' = w - eps D
+        if watch is not None:  # hooks may write what nobody trains
+            self._before.add(watch.written())
         minus = self._evaluate(minibatch)
         self._before.restore()
         self.base.displace(direction, +1.0)  # w'' = w + eps D
