@@ -185,9 +185,10 @@ class Counting(nn.Module):
 
 
 @pytest.mark.parametrize("way", ["closure", "record"])
-def test_a_step_leaves_what_one_forward_writes(way):
+@pytest.mark.parametrize("options", [{}, {"preset": "paper-code", "batch_size": 4}])
+def test_a_step_leaves_what_one_forward_writes(way, options):
     net, x = Counting(), torch.ones(4, 2)
-    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0, **options)
     objective = lambda: (net(x) - 2).square().mean()
     compute = optimizer.record(objective)
     for _ in range(10):
@@ -229,6 +230,17 @@ def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     found = picture(net, optimizer)
     found.pop("optimizer"), expected.pop("optimizer")
     assert found == expected
+
+
+@pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
+def test_after_a_recorded_forward_a_rejection_changes_nothing(preset, net, batch, picture):
+    x, y = batch
+    optimizer = StochasticSA(net, radius=1e3, preset=preset, batch_size=16, temperature=1e-3)
+    optimizer.record(lambda: F.cross_entropy(net(x), y))()
+    expected = picture(net, optimizer)
+    optimizer.step()
+    assert not optimizer.last_step.accepted
+    assert picture(net, optimizer) == expected
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])

@@ -187,6 +187,9 @@ class StochasticSA(AnnealedOptimizer):
             self._intake.paused = True
             if closure is None and self._probe.mode == "train":
                 objective = minibatch.compared()  # the caller has made this forward
+            elif closure is None:  # its writes and random numbers stay those of the caller's
+                with self._probe.replay(minibatch.start, closure=True):
+                    objective = minibatch.evaluate()
             else:
                 with self._intake.forward(), self._probe.plain_forward():
                     objective = minibatch.evaluate()
