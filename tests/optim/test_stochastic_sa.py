@@ -245,9 +245,10 @@ def test_after_a_recorded_forward_a_rejection_changes_nothing(preset, net, batch
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 @pytest.mark.parametrize("at", [1, 2])
-def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bits):
+def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, make_net, batch, bits):
     x, y = batch
-    optimizer = StochasticSA(net, radius=0.1)
+    net, twin = make_net(), make_net()
+    optimizer, undisturbed = StochasticSA(net, radius=0.1), StochasticSA(twin, radius=0.1)
     before = bits(list(net.parameters()))
     calls = 0
 
@@ -263,6 +264,11 @@ def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bi
     assert bits(list(net.parameters())) == before
     assert net.norm.num_batches_tracked == 1
     assert optimizer.moves.total.tried == 0
+    for model, one in ((net, optimizer), (twin, undisturbed)):
+        torch.manual_seed(0)
+        for _ in range(5):
+            one.step(lambda model=model: F.cross_entropy(model(x), y))
+    assert bits(list(net.parameters())) == bits(list(twin.parameters())) != before
 
 
 def test_a_broken_current_point_is_an_error_with_history(bits):

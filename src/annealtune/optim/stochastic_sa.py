@@ -183,6 +183,8 @@ class StochasticSA(AnnealedOptimizer):
             raise ValueError(
                 "StochasticSA.step: at least one parameter must have requires_grad=True, got none"
             )
+        annealing = self._annealing
+        number, draws = annealing.step, annealing.rng.getstate()
         try:
             self._intake.paused = True
             if closure is None and self._probe.mode == "train":
@@ -194,14 +196,15 @@ class StochasticSA(AnnealedOptimizer):
                 with self._intake.forward(), self._probe.plain_forward():
                     objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._annealing.mean(self._ranks, value, "before")
-            was_broken = self._annealing.was_broken
-            if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
-                raise self._annealing.non_finite(value)
+            value = annealing.mean(self._ranks, value, "before")
+            if not math.isfinite(value) or (
+                annealing.was_broken and not self._weights_are_finite()
+            ):
+                raise annealing.non_finite(value)
             self._before.take(others=self._context.written or ())
             self._is_trying = True
             new_value = self._move_to_the_better_side(minibatch)
-            info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
+            info = annealing.decide(Setting({"radius": self.radius}), value, new_value)
             if not info.accepted:
                 self._before.restore()
             self._is_trying = False
@@ -214,6 +217,8 @@ class StochasticSA(AnnealedOptimizer):
             if self._is_trying:
                 self._before.restore()
                 self._is_trying = False
+            if annealing.step == number:
+                annealing.rng.setstate(draws)
             raise
         finally:
             self._intake.paused = False
