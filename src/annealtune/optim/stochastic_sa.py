@@ -185,6 +185,7 @@ class StochasticSA(AnnealedOptimizer):
             )
         annealing = self._annealing
         number, draws = annealing.step, annealing.rng.getstate()
+        memory = annealing.strategy.state_dict()
         try:
             self._intake.paused = True
             if closure is None and self._probe.mode == "train":
@@ -197,9 +198,8 @@ class StochasticSA(AnnealedOptimizer):
                     objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
             value = annealing.mean(self._ranks, value, "before")
-            if not math.isfinite(value) or (
-                annealing.was_broken and not self._weights_are_finite()
-            ):
+            was_broken = annealing.was_broken
+            if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
                 raise annealing.non_finite(value)
             self._before.take(others=self._context.written or ())
             self._is_trying = True
@@ -219,6 +219,7 @@ class StochasticSA(AnnealedOptimizer):
                 self._is_trying = False
             if annealing.step == number:
                 annealing.rng.setstate(draws)
+                annealing.strategy.load_state_dict(memory)
             raise
         finally:
             self._intake.paused = False
