@@ -11,10 +11,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from annealtune import SGDSA, grid
-from annealtune.strategies import PlainStrategy, Verdict
+from annealtune.strategies import Strategy, Verdict
 
 
-class Patience(PlainStrategy):
+class Patience(Strategy):
     """Accept iff the worsening is at most `factor` times the running mean of its size."""
 
     def __init__(self, factor: float = 2.0) -> None:

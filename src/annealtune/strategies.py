@@ -2,8 +2,8 @@
 
 from annealtune.annealing import (
     Genetic,
-    PlainStrategy,
     SimulatedAnnealing,
+    Strategy,
     Tabu,
     VariableNeighborhood,
     Verdict,
@@ -14,6 +14,6 @@ __all__ = [
     "Tabu",
     "VariableNeighborhood",
     "Genetic",
-    "PlainStrategy",
+    "Strategy",
     "Verdict",
 ]

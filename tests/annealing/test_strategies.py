@@ -14,9 +14,9 @@ from annealtune.annealing import (
     Genetic,
     Geometric,
     Neighborhood,
-    PlainStrategy,
     Setting,
     SimulatedAnnealing,
+    Strategy,
     Tabu,
     VariableNeighborhood,
     Verdict,
@@ -432,7 +432,7 @@ def test_a_mutation_goes_to_a_neighboring_value(neighborhood, start, reached):
     assert set(found) == {Setting(start), *(Setting(options) for options in reached)}
 
 
-class Mine(PlainStrategy):
+class Mine(Strategy):
     def __init__(self, *, patience=3):
         self.patience = patience
 

@@ -13,12 +13,13 @@ from skorch import NeuralNet, NeuralNetClassifier
 from skorch.callbacks import Callback, GradientNormClipping, LRScheduler
 from torch import nn
 
-from annealtune import SelfTuner
+from annealtune import EmbeddedTuner, SelfTuner
 from annealtune.integrations.skorch import TunedMixin
+from annealtune.temperatures import Geometric
 
 
 class Diary(Callback):
-    """Counts, and cools: skorch has no epoch end of its own in a mixin."""
+    """Counts, and lets the minibatches draw from a stream of their own."""
 
     def initialize(self):
         self.calls = Counter()
@@ -39,10 +40,6 @@ class Diary(Callback):
 
     def on_train_begin(self, net, **_):
         self.state = torch.Generator().manual_seed(6).get_state()
-
-    def on_epoch_end(self, net, **_):
-        if hasattr(net.optimizer_, "cool"):
-            net.optimizer_.cool()
 
 
 @pytest.fixture
@@ -97,6 +94,11 @@ class Tuned(TunedMixin, NeuralNetClassifier):
         return SelfTuner(base, model=self.module_, total_steps=240)
 
 
+class Cooled(TunedMixin, NeuralNetClassifier):
+    def make_tuner(self, base):
+        return EmbeddedTuner(base, self.module_, temperature=Geometric(1.0, 0.5))
+
+
 class Small(nn.Module):
     def __init__(self, width=16):
         super().__init__()
@@ -128,6 +130,19 @@ def test_predictions_are_the_averages(task):
     pairs = zip(copied.module_.parameters(), trained, strict=True)
     assert all(torch.equal(one, other) for one, other in pairs)
     assert not hasattr(clone(net), "optimizer_")
+
+
+@pytest.mark.parametrize("options", [{}, {"train_split": None}])
+def test_the_temperature_falls_once_an_epoch(task, options):
+    class Thermometer(Callback):
+        def on_epoch_end(self, net, **_):  # what a checkpoint is to go on with
+            seen.append(net.optimizer_.temperature)
+
+    seen = []
+    x, y = task.data().tensors
+    net = classifier(Cooled, callbacks=[Thermometer()], **options).fit(x, y)
+    net.partial_fit(x, y)  # goes on from there
+    assert seen == [0.5**epoch for epoch in range(1, 9)]
 
 
 class Scored(Tuned):

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from annealtune import EmbeddedTuner, Setting
-from annealtune.annealing import PlainStrategy, Verdict
+from annealtune.annealing import Strategy, Verdict
 
 
-class Script(PlainStrategy):
+class Script(Strategy):
     """Makes the moves it is told, keeps those it is told to keep."""
 
     def __init__(self, moves):

@@ -170,6 +170,49 @@ def test_frozen_weights_do_not_move(net, batch):
         assert torch.equal(p, before[name]) == name.startswith("norm")
 
 
+class Counting(nn.Module):
+    """Counts its forwards in a parameter that nobody trains."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(2, 1)
+        self.count = nn.Parameter(torch.zeros(1), requires_grad=False)
+
+    def forward(self, x):
+        with torch.no_grad():
+            self.count.add_(1)
+        return self.layer(x)
+
+
+@pytest.mark.parametrize("way", ["closure", "record"])
+@pytest.mark.parametrize("options", [{}, {"preset": "paper-code", "batch_size": 4}])
+def test_a_step_leaves_what_one_forward_writes(way, options):
+    net, x = Counting(), torch.ones(4, 2)
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0, **options)
+    objective = lambda: (net(x) - 2).square().mean()
+    compute = optimizer.record(objective)
+    for _ in range(10):
+        if way == "record":
+            compute()
+        optimizer.step(None if way == "record" else objective)
+    assert 0 < optimizer.moves.total.accepted < 10
+    assert net.count.item() == 10
+
+
+def test_what_a_function_after_a_step_writes_is_undone_with_it():
+    net, x = Counting(), torch.ones(4, 2)
+    net.written = nn.Parameter(torch.zeros(1), requires_grad=False)  # by that function alone
+    optimizer = StochasticSA(net, radius=0.5, temperature=0.0)
+    verdicts = []
+    for step in range(20):
+        if step == 1:  # one may come late
+            optimizer.after_step(lambda: net.written.data.add_(1))
+        optimizer.step(lambda: (net(x) - 4).square().mean())
+        verdicts.append(optimizer.last_step.accepted)
+    assert 0 < sum(verdicts[1:]) < 19
+    assert (net.written.item(), net.count.item()) == (sum(verdicts[1:]), 20)
+
+
 def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     x, y = batch
     net, plain = make_net(), make_net()
@@ -189,11 +232,23 @@ def test_a_rejection_leaves_what_one_forward_leaves(make_net, batch, picture):
     assert found == expected
 
 
+@pytest.mark.parametrize("preset", ["paper-text", "paper-code"])
+def test_after_a_recorded_forward_a_rejection_changes_nothing(preset, net, batch, picture):
+    x, y = batch
+    optimizer = StochasticSA(net, radius=1e3, preset=preset, batch_size=16, temperature=1e-3)
+    optimizer.record(lambda: F.cross_entropy(net(x), y))()
+    expected = picture(net, optimizer)
+    optimizer.step()
+    assert not optimizer.last_step.accepted
+    assert picture(net, optimizer) == expected
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt])
 @pytest.mark.parametrize("at", [1, 2])
-def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bits):
+def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, make_net, batch, bits):
     x, y = batch
-    optimizer = StochasticSA(net, radius=0.1)
+    net, twin = make_net(), make_net()
+    optimizer, undisturbed = StochasticSA(net, radius=0.1), StochasticSA(twin, radius=0.1)
     before = bits(list(net.parameters()))
     calls = 0
 
@@ -209,6 +264,11 @@ def test_an_error_at_a_tentative_point_leaves_no_trace(error, at, net, batch, bi
     assert bits(list(net.parameters())) == before
     assert net.norm.num_batches_tracked == 1
     assert optimizer.moves.total.tried == 0
+    for model, one in ((net, optimizer), (twin, undisturbed)):
+        torch.manual_seed(0)
+        for _ in range(5):
+            one.step(lambda model=model: F.cross_entropy(model(x), y))
+    assert bits(list(net.parameters())) == bits(list(twin.parameters())) != before
 
 
 def test_a_broken_current_point_is_an_error_with_history(bits):

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from annealtune import SGDSA, grid
-from annealtune.strategies import Tabu
+from annealtune.strategies import Genetic, Tabu
 
 NAMES = ["simulated-annealing", "tabu", "variable-neighborhood", "genetic"]
 H = grid(lr=[30.0, 3.0, 1.0, 0.1, 0.01], momentum=[0.0, 0.9])
@@ -106,3 +106,27 @@ def test_a_strategy_that_fails_leaves_no_trace(net, batch, picture, monkeypatch,
     assert picture(net, tuner) == expected
     tuner.step(lambda: F.cross_entropy(net(x), y))  # and the next step is possible
     assert tuner.moves.total.tried == 1
+
+
+@pytest.mark.parametrize("strategy", [*NAMES[:3], Genetic(1.0, population=3, trials=1)])
+def test_a_step_that_is_cut_off_is_made_again_alike(strategy, make_net, make_batches, bits):
+    def run(failing):
+        net = make_net().eval()  # nothing but the strategy draws
+        tuner = tuned(net, strategy)
+        for number, (x, y) in enumerate(make_batches(8)):
+            net.forwards = 0
+
+            def cut_off(x=x, y=y):
+                if net.forwards == 1:
+                    raise MemoryError
+                return F.cross_entropy(net(x), y)
+
+            if number == failing:
+                with pytest.raises(MemoryError):
+                    tuner.step(cut_off)
+            steps(net, tuner, [(x, y)])
+        return bits(list(net.parameters())), tuner.moves
+
+    undisturbed = run(None)
+    for number in range(7):  # generations begin with steps 0, 3 and 6
+        assert run(number) == undisturbed

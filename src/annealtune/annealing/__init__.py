@@ -6,7 +6,6 @@ from annealtune.annealing.race import RaceInfo
 from annealtune.annealing.strategies import (
     STRATEGIES,
     Genetic,
-    PlainStrategy,
     SimulatedAnnealing,
     Strategy,
     Tabu,
@@ -24,7 +23,6 @@ __all__ = [
     "Genetic",
     "Geometric",
     "Neighborhood",
-    "PlainStrategy",
     "RaceInfo",
     "Reheating",
     "Schedule",

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _TOURNAMENT, _MUTATION = 2, 0.2
 
 
-class PlainStrategy:
+class Strategy:
     """What every strategy is: a uniform pick, no memory, and a decision that a subclass adds.
 
     One step calls ``pick``, ``decide``, ``observe`` and ``tick("step")`` in this order; the end of
@@ -40,7 +40,7 @@ class PlainStrategy:
         candidates: how many settings are measured in each step.
 
     Example:
-        >>> class SmallWorsenings(PlainStrategy):
+        >>> class SmallWorsenings(Strategy):
         ...     def decide(self, value, new_value, rng):
         ...         worsening = new_value - value
         ...         return Verdict.of(value, new_value, accepted=worsening < 0.01)
@@ -95,10 +95,7 @@ class PlainStrategy:
         return shown(self)
 
 
-Strategy = PlainStrategy  # where the type of any strategy is meant, not a base to derive from
-
-
-class SimulatedAnnealing(PlainStrategy):
+class SimulatedAnnealing(Strategy):
     """The paper's metaheuristic: a uniform pick and the Metropolis rule.
 
     Every ``pick`` and every ``decide`` draws exactly one number, needed or not, so that two runs
@@ -145,7 +142,7 @@ class SimulatedAnnealing(PlainStrategy):
         self.schedule.load_state_dict(state)
 
 
-class Tabu(PlainStrategy):
+class Tabu(Strategy):
     """Move with the best of some candidates that is not tabu, even if it worsens.
 
     Every step measures some settings of H, drawn without replacement. One that was used is tabu for
@@ -227,7 +224,7 @@ class Tabu(PlainStrategy):
         self._best_gain = state["best_gain"]
 
 
-class VariableNeighborhood(PlainStrategy):
+class VariableNeighborhood(Strategy):
     r"""Pick from nested sets :math:`N_1 \subset \dots \subset N_{levels} = H`, from tame to risky.
 
     A setting is picked uniformly from :math:`N_k` and its move is kept iff it does not worsen.

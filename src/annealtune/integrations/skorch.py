@@ -27,8 +27,8 @@ class TunedMixin:
     The optimizer that the net asks for becomes the base of a tuner. Validation sees the average of
     the weights where the tuner keeps one. After ``fit`` the net has, and predicts with, the weights
     of the epoch with the lowest ``valid_loss``, where there is one, or else the average.
-    ``GradientNormClipping`` applies to every arm of a race. ``lr`` decides nothing but the ratios
-    between groups.
+    ``GradientNormClipping`` applies to every arm of a race. At the end of an epoch temperatures
+    cool. ``lr`` decides nothing but the ratios between groups.
 
     Example:
         >>> from skorch import NeuralNetClassifier
@@ -63,7 +63,9 @@ class TunedMixin:
         return {"loss": loss, "y_pred": predicted}
 
     def notify(self, method_name: str, **kwargs: Any) -> None:
-        """Tell the callbacks; take in the validation of an epoch, and leave the best weights."""
+        """Cool and take in the validation at the end of an epoch; leave the best weights."""
+        if method_name == "on_epoch_end" and isinstance(self.optimizer_, EmbeddedTuner):
+            self.optimizer_.cool()  # a callback that saves the run comes after it
         if method_name == "on_train_end" and self.optimizer_.looks:
             self.optimizer_._finish()  # a callback that loads others comes after it
         super().notify(method_name, **kwargs)  # type: ignore[misc]

@@ -327,18 +327,16 @@ def choose_strategy(
             f"{owner}(epochs=..., total_steps=...) must be given one length, got {epochs!r} epochs "
             f"and {total_steps!r} steps"
         )
-    if isinstance(strategy, Strategy) and temperature is None:
+    kind = None
+    if not isinstance(strategy, Strategy):
+        kind = STRATEGIES.get(_DEFAULT if strategy is None else str(strategy))
+        if kind is None:
+            raise (ValueError if isinstance(strategy, str) else TypeError)(
+                f"{owner}(strategy=...) must be a Strategy or one of {', '.join(STRATEGIES)}, got "
+                f"{strategy!r}{did_you_mean(str(strategy), STRATEGIES)}"
+            )
+    elif temperature is None:
         return strategy
-    kind = (
-        None
-        if isinstance(strategy, Strategy)
-        else STRATEGIES.get(_DEFAULT if strategy is None else str(strategy))
-    )
-    if kind is None and not isinstance(strategy, Strategy):
-        raise (ValueError if isinstance(strategy, str) else TypeError)(
-            f"{owner}(strategy=...) must be a Strategy or one of {', '.join(STRATEGIES)}, got "
-            f"{strategy!r}{did_you_mean(str(strategy), STRATEGIES)}"
-        )
     if kind is None or (temperature is not None and not takes_temperature(kind)):
         raise ValueError(
             f"{owner}(strategy=..., temperature=...) must be given one of the two: {strategy!r} "

@@ -22,7 +22,7 @@ from annealtune.optim.annealing_state import (
     choose_strategy,
     preset_temperature,
 )
-from annealtune.optim.context import Context, Part, check_model
+from annealtune.optim.context import Context, Part, Watch, check_model
 from annealtune.optim.minibatch import Intake, Minibatch, Probe, scalar
 from annealtune.optim.parameters import are_finite, parameters_of
 from annealtune.optim.run_state import Snapshot
@@ -183,22 +183,28 @@ class StochasticSA(AnnealedOptimizer):
             raise ValueError(
                 "StochasticSA.step: at least one parameter must have requires_grad=True, got none"
             )
+        annealing = self._annealing
+        number, draws = annealing.step, annealing.rng.getstate()
+        memory = annealing.strategy.state_dict()
         try:
             self._intake.paused = True
             if closure is None and self._probe.mode == "train":
                 objective = minibatch.compared()  # the caller has made this forward
+            elif closure is None:  # its writes and random numbers stay those of the caller's
+                with self._probe.replay(minibatch.start, closure=True):
+                    objective = minibatch.evaluate()
             else:
-                with self._probe.plain_forward():
+                with self._intake.forward(), self._probe.plain_forward():
                     objective = minibatch.evaluate()
             value = scalar("StochasticSA", "closure", objective)
-            value = self._annealing.mean(self._ranks, value, "before")
-            was_broken = self._annealing.was_broken
+            value = annealing.mean(self._ranks, value, "before")
+            was_broken = annealing.was_broken
             if not math.isfinite(value) or (was_broken and not self._weights_are_finite()):
-                raise self._annealing.non_finite(value)
-            self._before.take()
+                raise annealing.non_finite(value)
+            self._before.take(others=self._context.written or ())
             self._is_trying = True
             new_value = self._move_to_the_better_side(minibatch)
-            info = self._annealing.decide(Setting({"radius": self.radius}), value, new_value)
+            info = annealing.decide(Setting({"radius": self.radius}), value, new_value)
             if not info.accepted:
                 self._before.restore()
             self._is_trying = False
@@ -211,6 +217,9 @@ class StochasticSA(AnnealedOptimizer):
             if self._is_trying:
                 self._before.restore()
                 self._is_trying = False
+            if annealing.step == number:
+                annealing.rng.setstate(draws)
+                annealing.strategy.load_state_dict(memory)
             raise
         finally:
             self._intake.paused = False
@@ -225,7 +234,10 @@ class StochasticSA(AnnealedOptimizer):
     def _move_to_the_better_side(self, minibatch: Minibatch) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
         direction = int(self._annealing.rng.random() * 2**53)
+        watch = Watch(self._context) if self.base._optimizer_step_post_hooks else None
         self.base.displace(direction, -1.0)  # w' = w - eps D
+        if watch is not None:  # hooks may write what nobody trains
+            self._before.add(watch.written())
         minus = self._evaluate(minibatch)
         self._before.restore()
         self.base.displace(direction, +1.0)  # w'' = w + eps D

@@ -15,7 +15,7 @@ import torch
 
 from annealtune import EmbeddedTuner, SelfTuner, grid
 from annealtune.annealing.race import LEAST_WINDOW
-from annealtune.strategies import PlainStrategy, Verdict
+from annealtune.strategies import Strategy, Verdict
 from tests.optim.conftest import _bits as bits
 
 RATES = (1e-3, 4e-3, 1.6e-2)
@@ -94,7 +94,7 @@ class Raced(Bare):
         self.opt.after_step(function)
 
 
-class Never(PlainStrategy):
+class Never(Strategy):
     """Rejects every move."""
 
     def decide(self, value, new_value, rng):

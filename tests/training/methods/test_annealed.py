@@ -115,10 +115,10 @@ def test_a_strategy_without_temperature_records_none(complete, lines_of):
 # --- A strategy of the user's own ---
 
 OWN = '''
-from annealtune.annealing import PlainStrategy, Verdict
+from annealtune.annealing import Strategy, Verdict
 
 
-class Patient(PlainStrategy):
+class Patient(Strategy):
     """Keeps a worsening move after so many rejections in a row."""
 
     def __init__(self, patience: int = 2) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.amp import GradScaler
 
-from annealtune.annealing import STRATEGIES, PlainStrategy, Strategy
+from annealtune.annealing import STRATEGIES, Strategy
 from annealtune.errors import ConfigError
 from annealtune.optim import SGDSA, EmbeddedTuner, Shrinking, StochasticSA
 from annealtune.training.config import RunConfig, blocks
@@ -99,10 +99,10 @@ def _strategy(config: RunConfig, options: blocks.AnnealingOptions) -> Strategy |
         return options.make_strategy(STRATEGIES[options.strategy], config.epochs)
     key = f"{config.method}.strategy"
     cls: Any = import_factory(key, options.strategy)
-    if not (isinstance(cls, type) and issubclass(cls, PlainStrategy)):
+    if not (isinstance(cls, type) and issubclass(cls, Strategy)):
         raise ConfigError(
             f"{key} = {options.strategy!r}: must be a class derived from "
-            f"annealtune.strategies.PlainStrategy, got {cls!r}"
+            f"annealtune.strategies.Strategy, got {cls!r}"
         )
     try:
         return options.make_strategy(cls, config.epochs)
