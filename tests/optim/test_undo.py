@@ -175,6 +175,31 @@ def test_many_rejections_in_a_row_change_nothing_and_are_counted(net, batch, bit
     assert tuner.moves.total == (40, 0, 0)
 
 
+class Lstm(nn.Module):
+    """Has no state at first, then a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last, self.state = nn.LSTMCell(2, 3), nn.Linear(3, 1), None
+
+    def forward(self, x):
+        state = self.cell(x, self.state)
+        self.state = tuple(map(torch.Tensor.detach, state))
+        return self.last(state[0])
+
+
+def test_a_state_in_a_tuple_is_that_of_the_plain_forwards(bits):
+    net = Lstm()
+    twin, x = copy.deepcopy(net), torch.randn(4, 2)
+    base = torch.optim.SGD(net.parameters(), lr=0.1)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e6]), temperature=0.0)
+    for _ in range(3):
+        tuner.step(lambda: (net(x) - 1).square().mean())
+        twin(x)
+        assert not tuner.last_step.accepted
+        assert bits(net.state) == bits(twin.state)
+
+
 class Halving(torch.optim.SGD):
     """Halves the gradients behind autograd's back, but for groups that stand still."""
 

@@ -186,15 +186,33 @@ class Recurrent(nn.Module):
         return self.last(hidden)
 
 
-def truncates(run, *, by_loop):
+class Lstm(Recurrent):
+    """Carries its state in an attribute, as a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        del self.hidden
+        self.cell, self.hidden = nn.LSTMCell(6, 8), None
+
+    def forward(self, x, first):
+        hidden, cell = self.cell(x, None if first else self.hidden)
+        self.hidden = hidden.detach(), cell.detach()
+        return self.last(hidden)
+
+
+def zeroed(tensor):
+    return tensor.zero_()
+
+
+def truncates(run, *, by_loop, model=Recurrent, reset=lambda _: torch.zeros(16, 8)):
     """Trains on parts of sequences; at the first one the forward or the loop resets the state."""
-    model = Recurrent()
+    model = model()
     loss_of = lambda x, y, first: F.mse_loss(model(x, first), y)
     _, _, compute_loss = begun(run, model, loss_of=loss_of)
     for number, (x, y) in enumerate(run.batches()):
         first = number % 4 == 0
         if first and by_loop:
-            model.hidden = torch.zeros(16, 8)
+            model.hidden = reset(model.hidden)
         stepped(run, compute_loss(x, y, first and not by_loop))
 
 
@@ -298,6 +316,16 @@ LOOPS = {
     "options by hand": schedules,
     "sequences, reset by an argument": partial(truncates, by_loop=False),
     "sequences, reset by the loop": partial(truncates, by_loop=True),
+    "sequences of an LSTM, reset by an argument": partial(truncates, by_loop=False, model=Lstm),
+    "sequences of an LSTM, reset to none": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda _: None
+    ),
+    "sequences of an LSTM, reset to zeros": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda _: (torch.zeros(16, 8),) * 2
+    ),
+    "sequences of an LSTM, reset in place": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda state: state and (*map(zeroed, state),)
+    ),
     "projection": projects,
     "teacher": teaches,
     "written in place": writes_in_place,
