@@ -3,9 +3,11 @@
 Kinds of models are in loops/test_models.py, all bases of torch in test_every_base.py.
 """
 
+import contextlib
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -198,6 +200,26 @@ def test_a_state_in_a_tuple_is_that_of_the_plain_forwards(bits):
         twin(x)
         assert not tuner.last_step.accepted
         assert bits(net.state) == bits(twin.state)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_hook_that_begins_late_to_write_frozen_parameters(is_foreign):
+    """In memory that is not torch's own this is undone from the next step on, as it says."""
+    net = nn.Linear(2, 1)
+    values = torch.from_numpy(np.zeros(1)) if is_foreign else torch.zeros(1)
+    net.seen = nn.Parameter(values, requires_grad=False)
+    base = torch.optim.SGD([net.weight, net.bias], lr=0.1)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e6]), temperature=0.0)
+    begun = False
+    tuner.after_step(lambda: net.seen.add_(1) if begun else None)
+    x = torch.ones(1, 2)
+    for step in range(5):
+        begun = step >= 2
+        said = pytest.warns(UserWarning, match="next step")
+        with said if step == 2 and is_foreign else contextlib.nullcontext():
+            tuner.step(lambda: (net(x) - 1).square().mean())
+        assert not tuner.last_step.accepted
+        assert net.seen == (is_foreign and begun)
 
 
 class Halving(torch.optim.SGD):

@@ -175,17 +175,12 @@ class Surroundings:
     """
 
     def __init__(
-        self,
-        modules: Iterable[nn.Module],
-        others: Iterable[Tensor] = (),
-        *,
-        copied: bool = True,
+        self, modules: Iterable[nn.Module], others: Iterable[Tensor] = (), *, copied: bool = True
     ) -> None:
         self._modules = list(modules)
         # By module and name: what is or holds tensors, or may do so later.
         self._noted: dict[tuple[nn.Module, str], Any] = {}
-        # Which tensors these are, and how often attributes were written: a loop may write into
-        # them in place, for all arms.
+        # Which these are, and how often attributes were written: a loop may do that, for all arms.
         self._seen: dict[tuple[nn.Module, str], list[tuple[int, int]]] = {}
         tensors = list(others)
         for module in self._modules:
@@ -193,9 +188,7 @@ class Surroundings:
                 for name, value in place.items():
                     if name in TORCHS_OWN or not isinstance(value, _MAY_HOLD):
                         continue
-                    if isinstance(value, _ROWS):
-                        value = _row(value)
-                    self._noted[module, name] = value
+                    self._noted[module, name] = _row(value) if isinstance(value, _ROWS) else value
                     seen = self._seen[module, name] = []
                     for t in _tensors_in(value):
                         is_counted = place is not module._buffers and not t.is_inference()
@@ -225,9 +218,8 @@ class Surroundings:
         for module in self._modules:
             for place in (module._buffers, vars(module)):
                 for name, now in tuple(place.items()):
-                    if name in TORCHS_OWN or not isinstance(now, _MAY_HOLD):
-                        continue
-                    if (module, name) not in self._noted and _tensors_in(now):
+                    may_hold = name not in TORCHS_OWN and isinstance(now, _MAY_HOLD)
+                    if may_hold and (module, name) not in self._noted and _tensors_in(now):
                         del place[name]
         for (module, name), value in self._noted.items():
             place = module._buffers if name in module._buffers else vars(module)
@@ -248,26 +240,21 @@ class Surroundings:
             self._copies = Copies()
         self._copies.add([(t, then) for t, then in pairs if id(t) not in known])
 
-    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str, Any, Any]]:
-        """Return what is another tensor by now: module, name, the tensor and copies by id."""
-        copies, seen = present.copies(), self._seen
-        return [
-            (*place, value, copies)
-            for place, value in present._noted.items()
-            if seen.get(place) != present._seen[place]
-        ]
+    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str]]:
+        """Return where other tensors are by now."""
+        return [place for place, seen in present._seen.items() if self._seen.get(place) != seen]
 
-    def replace(
-        self, module: nn.Module, name: str, value: Any, copies: Mapping[int, Tensor]
-    ) -> None:
-        """Note another tensor, or a row of them, with what they were by id."""
-        self._noted[module, name] = value
-        for tensor in _tensors_in(value):
-            known, then = self.copies().get(id(tensor)), copies.get(id(tensor))
-            if known is not None and then is not None and known.shape == then.shape:
-                known.copy_(then)
-            elif then is not None:
-                self.add([(tensor, then.clone())])
+    def replace(self, places: list[tuple[nn.Module, str]], present: Surroundings) -> None:
+        """Note what others have put there, as it was then."""
+        known, copies = self.copies(), present.copies()
+        for place in places:
+            self._noted[place] = present._noted[place]
+            for t in _tensors_in(self._noted[place]):
+                own, then = known.get(id(t)), copies.get(id(t))
+                if own is not None and then is not None and own.shape == then.shape:
+                    own.copy_(then)
+                elif then is not None:
+                    self.add([(t, then.clone())])
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
@@ -280,11 +267,10 @@ class Surroundings:
         found: dict[str, Any] = {n: p for n, p in model.named_parameters() if id(p) in copies}
         places = {module: f"{place}." if place else "" for place, module in model.named_modules()}
         for (module, name), value in self._noted.items():
-            tensors = _tensors_in(value)
-            if tensors and not any(map(is_out_of_reach, tensors)):
+            if (tensors := _tensors_in(value)) and copies.keys() >= set(map(id, tensors)):
                 found[places[module] + name] = value
-        then = functools.partial(tree_map_only, Tensor, lambda t: copies.get(id(t), t.detach()))
-        return {name: copied(then(value)) for name, value in found.items()}
+        then = functools.partial(tree_map_only, Tensor, lambda t: copies[id(t)].clone())
+        return {name: then(value) for name, value in found.items()}
 
     @torch.no_grad()
     def load_state_dict(self, model: nn.Module, state: Mapping[str, Any]) -> None:
@@ -301,7 +287,8 @@ class Surroundings:
             elif isinstance(live, nn.Parameter):
                 self.add([(live, moved)])
             else:
-                self.replace(modules[place], name, moved, {id(t): t for t in _tensors_in(moved)})
+                self._noted[modules[place], name] = moved
+                self.add([(t, t.clone()) for t in _tensors_in(moved)])
 
 
 _ROWS = tuple, list
@@ -310,10 +297,7 @@ _PLAIN = frozenset({int, float, bool, str})  # rows of these are everywhere: str
 
 
 def _tensors_in(value: Any) -> list[Tensor]:
-    """Return the tensors that an attribute is, or holds in rows as the state of an LSTM is kept.
-
-    Rows of parameters belong to others: ``nn.LSTM`` itself has one.
-    """
+    """Return the tensors that an attribute is or holds; a row of parameters belongs to others."""
     if isinstance(value, Tensor):
         return [value]
     if not isinstance(value, _ROWS) or _PLAIN.issuperset(map(type, value)):
