@@ -3,9 +3,11 @@
 Kinds of models are in loops/test_models.py, all bases of torch in test_every_base.py.
 """
 
+import contextlib
 import copy
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -173,6 +175,51 @@ def test_many_rejections_in_a_row_change_nothing_and_are_counted(net, batch, bit
         assert bits(list(net.parameters())) == weights
         assert view.data_ptr() == net.first.weight.data_ptr()
     assert tuner.moves.total == (40, 0, 0)
+
+
+class Lstm(nn.Module):
+    """Has no state at first, then a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        self.cell, self.last, self.state = nn.LSTMCell(2, 3), nn.Linear(3, 1), None
+
+    def forward(self, x):
+        state = self.cell(x, self.state)
+        self.state = tuple(map(torch.Tensor.detach, state))
+        return self.last(state[0])
+
+
+def test_a_state_in_a_tuple_is_that_of_the_plain_forwards(bits):
+    net = Lstm()
+    twin, x = copy.deepcopy(net), torch.randn(4, 2)
+    base = torch.optim.SGD(net.parameters(), lr=0.1)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e6]), temperature=0.0)
+    for _ in range(3):
+        tuner.step(lambda: (net(x) - 1).square().mean())
+        twin(x)
+        assert not tuner.last_step.accepted
+        assert bits(net.state) == bits(twin.state)
+
+
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_a_hook_that_begins_late_to_write_frozen_parameters(is_foreign):
+    """In memory that is not torch's own this is undone from the next step on, as it says."""
+    net = nn.Linear(2, 1)
+    values = torch.from_numpy(np.zeros(1)) if is_foreign else torch.zeros(1)
+    net.seen = nn.Parameter(values, requires_grad=False)
+    base = torch.optim.SGD([net.weight, net.bias], lr=0.1)
+    tuner = EmbeddedTuner(base, net, neighborhood=grid(lr=[1e6]), temperature=0.0)
+    begun = False
+    tuner.after_step(lambda: net.seen.add_(1) if begun else None)
+    x = torch.ones(1, 2)
+    for step in range(5):
+        begun = step >= 2
+        said = pytest.warns(UserWarning, match="next step")
+        with said if step == 2 and is_foreign else contextlib.nullcontext():
+            tuner.step(lambda: (net(x) - 1).square().mean())
+        assert not tuner.last_step.accepted
+        assert net.seen == (is_foreign and begun)
 
 
 class Halving(torch.optim.SGD):

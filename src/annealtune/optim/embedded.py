@@ -253,9 +253,9 @@ class TentativeStep(Part):
         kind = tuple(options.values())
         context = self._context
         self._before.take(gradients=kind not in self._sparing, others=context.written or ())
-        outside = watch = None
-        if not self._is_checked:
-            outside, watch = StateOutside(base), Watch(context)
+        outside = None if self._is_checked else StateOutside(base)
+        is_watched = outside or base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
+        watch = Watch(context, is_first=outside is not None) if is_watched else None
         self._end = RandomState.capture()
         write_setting(base, options if rate is None else {**options, "lr": rate}, self._multiples)
         try:
@@ -269,8 +269,9 @@ class TentativeStep(Part):
                 f"centered, momentum of RMSprop), got {setting}, which needs {missing}; leave the "
                 "option out of the neighborhood"
             ) from missing
-        if outside is not None and watch is not None:
+        if watch is not None:
             self._before.add(watch.written())
+        if outside is not None:
             outside.refuse_changes(context.owner)
             self._is_checked = True
         # Some bases write into the gradients (SGD with foreach and Nesterov). Whether this one

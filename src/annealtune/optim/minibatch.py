@@ -46,6 +46,7 @@ ProbeMode = Literal["train", "eval"]
 
 _BACKWARD = (torch.Tensor.backward, torch.autograd.backward)
 _NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
+_IS_TRAINED = operator.attrgetter("requires_grad")
 _READ_GRADIENT = vars(torch._C.TensorBase)["grad"].__get__
 
 
@@ -218,8 +219,7 @@ class ClosureMinibatch(Minibatch):
 
     def first(self) -> list[Tensor]:
         """Run the closure and make the gradient if it did not."""
-        watches = self._intake.replays and self._intake.watches
-        with self._intake.forward() if watches else contextlib.nullcontext():
+        with self._intake.forward() if self._intake.replays else contextlib.nullcontext():
             self.returned = self._run()
         return [self.returned]
 
@@ -335,7 +335,6 @@ class Intake:
     Attributes:
         replays: whether losses are computed again: recorded calls keep a minibatch alive.
         paused: whether nothing is remembered at the moment.
-        watches: whether it must hear of forwards.
         before: the surroundings before the forward of this minibatch, if they are noted.
         after_replay: functions to call after each gradient that is made here.
     """
@@ -349,7 +348,6 @@ class Intake:
         self._calls: list[Call] = []
         self._losses: list[Tensor] = []  # of calls that need not be repeated
         self.paused = False
-        self.watches = True
         self.replays = True
         self.before: Surroundings | None = None
         self.after_replay: OrderedDict[int, Callable[[], Any]] = OrderedDict()
@@ -395,7 +393,7 @@ class Intake:
         given = _storages((compute.args, compute.keywords)) if self.notes else {}
         try:
             self.paused = True  # a recorded function that it calls is a part of it
-            with self.forward() if self.watches else contextlib.nullcontext():
+            with self.forward():
                 call = Call(self._context, compute, scaler, heard, finds_leaves=finds_leaves)
         finally:
             self.paused = False
@@ -414,23 +412,21 @@ class Intake:
     def forward(self) -> Iterator[None]:
         """Note what a forward of the loop starts from, and find out what it touches."""
         context = self._context
-        is_distributed = distributed.is_available() and distributed.is_initialized()
         if self.notes and not self._calls:
             self.before = Surroundings(context.model.modules(), context.written or ())
-        watch = Watch(context) if context.written is None else None
-        notice: RemovableHandle | None = None
-        if is_distributed:
+        is_first, watch = context.written is None, None
+        if is_first or not all(map(_IS_TRAINED, context.model.parameters())):
+            watch = Watch(context, is_first=is_first)
+        notice: AbstractContextManager[Any] = contextlib.nullcontext()
+        if distributed.is_available() and distributed.is_initialized():
             notice = context.model.register_forward_pre_hook(context.wrappers.notice)
         try:
-            yield
+            with notice:
+                yield
         finally:
-            if notice is not None:
-                notice.remove()
-            self.watches = self.notes or is_distributed
-            if watch is not None:
-                pairs = watch.written()
-                if self.before is not None and pairs:
-                    self.before.add(pairs)
+            pairs = [] if watch is None else watch.written()
+            if self.before is not None and pairs:
+                self.before.add(pairs)
 
     def _hear(self, call: Call, gradient: Tensor) -> None:
         """Hear that the backward of a call begins."""

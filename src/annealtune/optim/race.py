@@ -603,16 +603,17 @@ class Race:
         base = self._context.base
         if is_scaled and not gradients_are_finite(base):
             return
-        outside = watch = None
-        if not self._is_checked:
-            outside, watch = StateOutside(base), Watch(self._context)
+        outside = None if self._is_checked else StateOutside(base)
+        is_watched = outside or base._optimizer_step_pre_hooks or base._optimizer_step_post_hooks
+        watch = Watch(self._context, is_first=outside is not None) if is_watched else None
         self._torn = arm
         self._rates.apply(self.settings[arm])
         base.step()
         self._torn = None
-        if outside is not None and watch is not None:
-            self._is_checked = True
+        if watch is not None:
             self.arms.add(watch.written())
+        if outside is not None:
+            self._is_checked = True
             outside.refuse_changes(self._context.owner)
 
     def _give_up_torn(self) -> None:
@@ -782,11 +783,8 @@ class Arms:
     def _frozen(self) -> list[tuple[Tensor, int]]:
         """Return the weights that nobody trains or is known to write, and how often that was."""
         known = set(self._context.written or ())
-        frozen: list[tuple[Tensor, int]] = []
-        for p in self._context.model.parameters():
-            if not p.requires_grad and p not in known:
-                frozen.append((p, p._version))  # noqa: PERF401 - called in every step
-        return frozen
+        parameters = self._context.model.parameters()
+        return [(p, p._version) for p in parameters if not p.requires_grad and p not in known]
 
     def unseal(self) -> None:
         """Let the weights be written until they are sealed again."""
@@ -818,6 +816,9 @@ class Arms:
         Raises:
             ValueError: if such an option was set.
         """
+        if present is not None and self._context.written:  # some maybe in this forward at last
+            copies = present.copies()
+            self.add([(p, copies[id(p)]) for p in self._context.written if id(p) in copies])
         if self._sealed is None:
             return False
         options, around = self._sealed.options, self._sealed.around
@@ -834,19 +835,19 @@ class Arms:
                     )
                 for state in states:
                     state.set_option(number, option, value)
+        known = set(self._context.written or ())
         for p, version in self._sealed.frozen:
-            if p._version != version:
+            if p._version != version and p not in known:
                 return True
         if around is None or present is None:
             return False
         found = around.replaced(present)
-        for replaced in found:
-            for state in states:
-                state.around.replace(*replaced)
+        for state in states if found else ():
+            state.around.replace(found, present)
         return not found and present.marks() != self._sealed.buffers
 
     def add(self, pairs: Pairs) -> None:
-        """Give all arms parameters that hooks write, with what they were."""
+        """Give all arms parameters that a forward or a hook writes, with what they were."""
         for state in (self._origin, *self._idle.values()):
             state.around.add(pairs)
 

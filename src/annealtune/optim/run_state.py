@@ -165,8 +165,8 @@ class Surroundings:
     """What a forward may change besides the weights that are trained, as it is now.
 
     These are the buffers of modules and the tensors that they keep as plain attributes (a hidden
-    state), also those that it resizes, replaces or makes; and parameters that it writes although
-    nobody trains them (the EMA of a momentum encoder).
+    state), alone or in tuples and lists, also those that it resizes, replaces or makes; and
+    parameters that it writes although nobody trains them (the EMA of a momentum encoder).
 
     Args:
         modules: whose tensors they are.
@@ -175,29 +175,26 @@ class Surroundings:
     """
 
     def __init__(
-        self,
-        modules: Iterable[nn.Module],
-        others: Iterable[Tensor] = (),
-        *,
-        copied: bool = True,
+        self, modules: Iterable[nn.Module], others: Iterable[Tensor] = (), *, copied: bool = True
     ) -> None:
         self._modules = list(modules)
-        # By module and name; None is what may become a tensor.
-        self._noted: dict[tuple[nn.Module, str], Tensor | None] = {}
-        # How often attributes were written: a loop may write into them in place, for all arms.
-        self._versions: dict[tuple[nn.Module, str], int] = {}
+        # By module and name: what is or holds tensors, or may do so later.
+        self._noted: dict[tuple[nn.Module, str], Any] = {}
+        # Which these are, and how often attributes were written: a loop may do that, for all arms.
+        self._seen: dict[tuple[nn.Module, str], list[tuple[int, int]]] = {}
         tensors = list(others)
         for module in self._modules:
             for place in (module._buffers, vars(module)):
                 for name, value in place.items():
-                    if isinstance(value, Tensor):
-                        self._noted[module, name] = value
-                        if place is not module._buffers and not value.is_inference():
-                            self._versions[module, name] = value._version
-                        if not is_out_of_reach(value):
-                            tensors.append(value)
-                    elif value is None and name not in TORCHS_OWN:
-                        self._noted[module, name] = None
+                    if name in TORCHS_OWN or not isinstance(value, _MAY_HOLD):
+                        continue
+                    self._noted[module, name] = _row(value) if isinstance(value, _ROWS) else value
+                    seen = self._seen[module, name] = []
+                    for t in _tensors_in(value):
+                        is_counted = place is not module._buffers and not t.is_inference()
+                        seen.append((id(t), t._version if is_counted else 0))
+                        if not is_out_of_reach(t):
+                            tensors.append(t)
         self._copies = Copies(tensors) if tensors and copied else None
         self.is_empty = not (tensors or self._noted)
 
@@ -210,7 +207,7 @@ class Surroundings:
         """Return numbers that change with the values of buffers."""
         copies, floats = self.copies(), []
         for (module, name), t in self._noted.items():
-            if t is None or name not in module._buffers or is_out_of_reach(t):
+            if name not in module._buffers or t is None or is_out_of_reach(t):
                 continue
             if t.is_floating_point() and t.layout is torch.strided:
                 floats.append(copies.get(id(t), t))
@@ -220,13 +217,19 @@ class Surroundings:
         """Make them what they were, also one that was made or replaced by a new tensor."""
         for module in self._modules:
             for place in (module._buffers, vars(module)):
-                for name in tuple(place):
-                    if isinstance(place[name], Tensor) and (module, name) not in self._noted:
+                for name, now in tuple(place.items()):
+                    may_hold = name not in TORCHS_OWN and isinstance(now, _MAY_HOLD)
+                    if may_hold and (module, name) not in self._noted and _tensors_in(now):
                         del place[name]
         for (module, name), value in self._noted.items():
             place = module._buffers if name in module._buffers else vars(module)
-            if value is not None or isinstance(place.get(name), Tensor):
-                place[name] = value
+            now = place.get(name)
+            if now is not value and (_tensors_in(value) or _tensors_in(now)):
+                then = _row(value) if isinstance(value, _ROWS) else value
+                if type(now) is type(then) is list:
+                    now[:] = then  # somebody else may hold the list
+                else:
+                    place[name] = then
         if self._copies is not None:
             self._copies.put_back()
 
@@ -237,56 +240,77 @@ class Surroundings:
             self._copies = Copies()
         self._copies.add([(t, then) for t, then in pairs if id(t) not in known])
 
-    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str, Tensor | None, Any]]:
-        """Return what is another tensor by now: module, name, the tensor and a copy of it."""
-        copies, noted = present.copies(), self._noted
-        return [
-            (*place, tensor, copies.get(id(tensor)))
-            for place, tensor in present._noted.items()
-            if place not in noted
-            or noted[place] is not tensor
-            or self._versions.get(place) != present._versions.get(place)
-        ]
+    def replaced(self, present: Surroundings) -> list[tuple[nn.Module, str]]:
+        """Return where other tensors are by now."""
+        return [place for place, seen in present._seen.items() if self._seen.get(place) != seen]
 
-    def replace(self, module: nn.Module, name: str, tensor: Tensor | None, value: Any) -> None:
-        """Note another tensor, with what it was."""
-        self._noted[module, name] = tensor
-        if tensor is not None and value is not None:
-            known = self.copies().get(id(tensor))
-            if known is not None and known.shape == value.shape:
-                known.copy_(value)
-            else:
-                self.add([(tensor, value.clone())])
+    def replace(self, places: list[tuple[nn.Module, str]], present: Surroundings) -> None:
+        """Note what others have put there, as it was then."""
+        known, copies = self.copies(), present.copies()
+        for place in places:
+            self._noted[place] = present._noted[place]
+            for t in _tensors_in(self._noted[place]):
+                own, then = known.get(id(t)), copies.get(id(t))
+                if own is not None and then is not None and own.shape == then.shape:
+                    own.copy_(then)
+                elif then is not None:
+                    self.add([(t, then.clone())])
 
     def copies(self) -> dict[int, Tensor]:
         """Return what they were, by the id of the tensor."""
         pairs = () if self._copies is None else self._copies.pairs()
         return {id(tensor): kept for tensor, kept in pairs}
 
-    def state_dict(self, model: nn.Module) -> dict[str, Tensor]:
-        """Return copies of the tensors by name."""
+    def state_dict(self, model: nn.Module) -> dict[str, Any]:
+        """Return copies of the tensors, and of rows of them, by name."""
         copies = self.copies()
-        found = {name: copies[id(p)] for name, p in model.named_parameters() if id(p) in copies}
+        found: dict[str, Any] = {n: p for n, p in model.named_parameters() if id(p) in copies}
         places = {module: f"{place}." if place else "" for place, module in model.named_modules()}
-        for (module, name), tensor in self._noted.items():
-            if tensor is not None and not is_out_of_reach(tensor):
-                found[places[module] + name] = copies.get(id(tensor), tensor)
-        return {name: value.detach().clone() for name, value in found.items()}
+        for (module, name), value in self._noted.items():
+            if (tensors := _tensors_in(value)) and copies.keys() >= set(map(id, tensors)):
+                found[places[module] + name] = value
+        then = functools.partial(tree_map_only, Tensor, lambda t: copies[id(t)].clone())
+        return {name: then(value) for name, value in found.items()}
 
     @torch.no_grad()
-    def load_state_dict(self, model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, model: nn.Module, state: Mapping[str, Any]) -> None:
         """Take the values of ``state_dict``; what has another shape by now is another tensor."""
         copies, modules = self.copies(), dict(model.named_modules())
         for full_name, value in state.items():
             place, _, name = full_name.rpartition(".")
             live = getattr(modules[place], name, None)
-            moved = value.to(value.device if live is None else live.device, copy=True)
-            if live is not None and id(live) in copies and copies[id(live)].shape == moved.shape:
-                copies[id(live)].copy_(moved)
+            there = functools.partial(Tensor.to, device=getattr(live, "device", None), copy=True)
+            moved = tree_map_only(Tensor, there, value)
+            known = copies.get(id(live))
+            if known is not None and known.shape == getattr(moved, "shape", None):
+                known.copy_(moved)
             elif isinstance(live, nn.Parameter):
                 self.add([(live, moved)])
             else:
-                self.replace(modules[place], name, moved, moved)
+                self._noted[modules[place], name] = moved
+                self.add([(t, t.clone()) for t in _tensors_in(moved)])
+
+
+_ROWS = tuple, list
+_MAY_HOLD = Tensor, tuple, list, type(None)
+_PLAIN = frozenset({int, float, bool, str})  # rows of these are everywhere: strides, paddings
+
+
+def _tensors_in(value: Any) -> list[Tensor]:
+    """Return the tensors that an attribute is or holds; a row of parameters belongs to others."""
+    if isinstance(value, Tensor):
+        return [value]
+    if not isinstance(value, _ROWS) or _PLAIN.issuperset(map(type, value)):
+        return []
+    found = [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+    return [] if any(isinstance(t, nn.Parameter) for t in found) else found
+
+
+def _row(value: Any) -> Any:
+    """Return a row that nobody else can change, of the same tensors."""
+    if _PLAIN.issuperset(map(type, value)):
+        return [*value] if type(value) is list else value
+    return tree_unflatten(*tree_flatten(value))
 
 
 class Flags:

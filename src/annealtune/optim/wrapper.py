@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from operator import methodcaller
 from typing import Any
 
 from torch.optim import Optimizer
@@ -398,7 +399,8 @@ class OptimizerWrapper(Optimizer):
 
     def _is_asked_to_initialise(self) -> bool:
         """Tell torch.distributed.checkpoint's idiom: a bare step with zero gradients."""
-        if self.base.state or any(float(group.get("lr", 0)) for group in self.base.param_groups):
+        rates = map(methodcaller("get", "lr", 0), self.base.param_groups)
+        if self.base.state or any(map(float, rates)):
             return False
         gradients = [p.grad for p in parameters_of(self.base) if p.requires_grad]
         return all(g is not None and not gathered(g.any()) for g in gradients)

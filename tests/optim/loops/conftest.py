@@ -73,6 +73,7 @@ class Bare:
         return {
             "weights": bits(list(self.model.parameters())),
             "buffers": bits(dict(self.model.named_buffers())),
+            "states": bits([getattr(m, "hidden", None) for m in self.model.modules()]),
             "state": bits(list(self.base.state_dict()["state"].items())),
             "random": bits(torch.get_rng_state()),
         }

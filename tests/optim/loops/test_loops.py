@@ -186,15 +186,33 @@ class Recurrent(nn.Module):
         return self.last(hidden)
 
 
-def truncates(run, *, by_loop):
+class Lstm(Recurrent):
+    """Carries its state in an attribute, as a tuple."""
+
+    def __init__(self):
+        super().__init__()
+        del self.hidden
+        self.cell, self.hidden = nn.LSTMCell(6, 8), None
+
+    def forward(self, x, first):
+        hidden, cell = self.cell(x, None if first else self.hidden)
+        self.hidden = hidden.detach(), cell.detach()
+        return self.last(hidden)
+
+
+def zeroed(tensor):
+    return tensor.zero_()
+
+
+def truncates(run, *, by_loop, model=Recurrent, reset=lambda _: torch.zeros(16, 8)):
     """Trains on parts of sequences; at the first one the forward or the loop resets the state."""
-    model = Recurrent()
+    model = model()
     loss_of = lambda x, y, first: F.mse_loss(model(x, first), y)
     _, _, compute_loss = begun(run, model, loss_of=loss_of)
     for number, (x, y) in enumerate(run.batches()):
         first = number % 4 == 0
         if first and by_loop:
-            model.hidden = torch.zeros(16, 8)
+            model.hidden = reset(model.hidden)
         stepped(run, compute_loss(x, y, first and not by_loop))
 
 
@@ -259,6 +277,45 @@ def teaches(run):
     trained(run, compute_loss)
 
 
+WAYS = {
+    "in place": lambda slow, fast: slow.lerp_(fast, 0.1),
+    "through data": lambda slow, fast: slow.data.lerp_(fast.data, 0.1),
+    "by new data": lambda slow, fast: setattr(slow, "data", slow.data * 0.9 + fast.data * 0.1),
+}
+
+
+@torch.no_grad()
+def follow(slow, fast, way):
+    for one, other in zip(slow.parameters(), fast.parameters(), strict=True):
+        WAYS[way](one, other)
+
+
+class Momentum(nn.Module):
+    """Has a copy of itself, which follows it as soon as the loop says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.query, self.key, self.way = net(), net().requires_grad_(False), None
+
+    def forward(self, x):
+        if self.way:
+            follow(self.key, self.query, self.way)
+        return self.query(x) + self.key(x)
+
+
+def begins_late(run, *, way, by_hook):
+    """Has an EMA that stands still at first; the forward moves it, or a function after the step."""
+    model, _, compute_loss = begun(run, Momentum())
+    late = None
+    if by_hook:
+        run.after_step(lambda: late and follow(model.key, model.query, late))
+    for number, (x, y) in enumerate(run.batches()):
+        if number == 2:
+            late = way
+            model.way = None if by_hook else way
+        stepped(run, compute_loss(x, y))
+
+
 class Remembering(nn.Module):
     """Keeps its input, and scales by a tensor that the loop writes."""
 
@@ -282,6 +339,8 @@ def writes_in_place(run):
 
 
 LOOPS = {
+    **{f"EMA late {way}": partial(begins_late, way=way, by_hook=False) for way in WAYS},
+    **{f"EMA late by a hook {way}": partial(begins_late, way=way, by_hook=True) for way in WAYS},
     "accumulation": accumulates,
     "two groups": has_two_groups,
     "gradient penalty": penalizes,
@@ -298,6 +357,16 @@ LOOPS = {
     "options by hand": schedules,
     "sequences, reset by an argument": partial(truncates, by_loop=False),
     "sequences, reset by the loop": partial(truncates, by_loop=True),
+    "sequences of an LSTM, reset by an argument": partial(truncates, by_loop=False, model=Lstm),
+    "sequences of an LSTM, reset to none": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda _: None
+    ),
+    "sequences of an LSTM, reset to zeros": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda _: (torch.zeros(16, 8),) * 2
+    ),
+    "sequences of an LSTM, reset in place": partial(
+        truncates, by_loop=True, model=Lstm, reset=lambda state: state and (*map(zeroed, state),)
+    ),
     "projection": projects,
     "teacher": teaches,
     "written in place": writes_in_place,

@@ -80,9 +80,35 @@ def state_in_an_attribute(net, x):
     return net.last(net.hidden)
 
 
-def carrying():
-    net = Net(state_in_an_attribute, cell=nn.GRUCell(6, 8))
-    net.hidden = None
+def state_in_a_tuple(net, x):
+    hidden, cell = net.cell(x, net.hidden)
+    net.hidden = hidden.detach(), cell.detach()
+    return net.last(hidden)
+
+
+def states_in_a_list(net, x):
+    """One for each layer, in a list that is written in place and that somebody else holds too."""
+    for number, cell in enumerate((net.cell, net.upper)):
+        x, inner = cell(x, net.hidden[number])
+        net.hidden[number] = x.detach(), inner.detach()
+    assert net.held[0] is net.hidden
+    return net.last(x)
+
+
+def outputs_in_a_list(net, x):
+    """Made in the first forward, then longer by one in each; its first tensor is written too."""
+    hidden = net.first(x).tanh()
+    if not hasattr(net, "hidden"):
+        net.hidden = []
+    net.hidden.append(hidden.detach().mean(0))
+    net.hidden[0].lerp_(net.hidden[-1], 0.1)
+    return net.last(hidden - torch.stack(net.hidden).mean(0))
+
+
+def carrying(forward, cell, hidden=None, **others):
+    net = Net(forward, cell=cell, **others)
+    net.hidden = hidden
+    net.held = {0: hidden}
     return net
 
 
@@ -219,7 +245,12 @@ MODELS = {
     "state in a buffer": lambda: Net(
         state_in_a_buffer, cell=nn.GRUCell(6, 8), hidden=torch.zeros(16, 8)
     ),
-    "state in an attribute": carrying,
+    "state in an attribute": lambda: carrying(state_in_an_attribute, nn.GRUCell(6, 8)),
+    "state in a tuple": lambda: carrying(state_in_a_tuple, nn.LSTMCell(6, 8)),
+    "states in a list": lambda: carrying(
+        states_in_a_list, nn.LSTMCell(6, 8), [None, None], upper=nn.LSTMCell(8, 8)
+    ),
+    "outputs in a list": lambda: Net(outputs_in_a_list),
     "oddities": lambda: Net(
         oddities,
         scale=nn.Parameter(torch.tensor(0.7)),

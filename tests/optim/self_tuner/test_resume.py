@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from annealtune import grid
+from annealtune import SelfTuner, grid
 
 LENGTH = 200  # a short race of few arms
 AFTER = 60
@@ -86,6 +86,46 @@ def test_loaded_at_any_step_it_goes_on_bit_for_bit(
         else:
             assert trained(net, opt) == end, f"loaded at step {at}"
             assert decisions(opt) == outcome, f"loaded at step {at}"
+
+
+class Carrying(torch.nn.Module):
+    """Keeps its state in an attribute, which a user saves beside the weights."""
+
+    def __init__(self, cell):
+        super().__init__()
+        self.cell, self.last, self.state = cell(2, 3), torch.nn.Linear(3, 1), None
+
+    def forward(self, x):
+        state = self.cell(x, self.state)
+        is_one = isinstance(state, torch.Tensor)
+        self.state = state.detach() if is_one else (state[0].detach(), state[1].detach())
+        return self.last(state if is_one else state[0])
+
+
+@pytest.mark.parametrize("cell", [torch.nn.GRUCell, torch.nn.LSTMCell])
+def test_states_in_attributes_are_saved_for_every_arm(cell):
+    x = torch.randn(4, 2)
+
+    def raced(saved, steps):
+        torch.manual_seed(0)
+        net = Carrying(cell)
+        base = torch.optim.SGD(net.parameters(), lr=0.1)
+        opt = SelfTuner(base, net, neighborhood=grid(lr=[0.01, 0.1, 0.5]), warmup=0)
+        if saved:
+            net.load_state_dict(saved["model"])
+            opt.load_state_dict(saved["optimizer"])
+            net.state = saved["state"]
+        compute_loss = opt.record(lambda: (net(x) - 1).square().mean())
+        while opt.is_racing and opt.steps < steps:
+            compute_loss().backward()
+            opt.step()
+            opt.zero_grad()
+        return opt, {**as_saved(net, opt), "state": net.state}
+
+    whole, _ = raced(None, 100)
+    _, saved = raced(None, 3)
+    loaded, _ = raced(saved, 100)
+    assert decisions(loaded) == decisions(whole)
 
 
 def test_saving_and_copying_change_nothing(whole_run):
