@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from annealtune.studies.records import FORMAT, sealed_toml
+from annealtune.studies.records import sealed_toml
 from annealtune.training import run
 from annealtune.training.config import from_values
 
@@ -30,7 +30,6 @@ def lone_run(finished, tmp_path):
 def study(tmp_path):
     """A study whose only run has not begun."""
     facts = {
-        "format": FORMAT,
         "name": "planned",
         "command": "annealtune study planned.toml",
         "vary": "seed",

@@ -12,7 +12,7 @@ import tomli_w
 
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import make_plan
-from annealtune.studies.records import FORMAT, Study, read_study, run_path, sealed_toml
+from annealtune.studies.records import Study, read_study, run_path, sealed_toml
 from annealtune.training.stopping import StopRequest
 from tools.paper_tables import paper_study as printed_study
 
@@ -35,7 +35,6 @@ def write_study(
     experiment |= facts.pop("experiment", {})
     seeds = facts.pop("seeds", list(dict.fromkeys(seed for each in runs.values() for seed in each)))
     content = {
-        "format": FORMAT,
         "name": "constructed",
         "command": "annealtune study constructed.toml",
         "vary": "seed",

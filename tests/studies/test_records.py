@@ -4,7 +4,6 @@ import pytest
 
 from annealtune.errors import ConfigError, RunError
 from annealtune.studies.records import (
-    FORMAT,
     is_locked,
     read_lone_run,
     read_study,
@@ -14,7 +13,6 @@ from annealtune.studies.records import (
 from annealtune.training.storage.files import locked
 
 FACTS = {
-    "format": FORMAT,
     "name": "study",
     "command": "annealtune study x.toml",
     "vary": "seed",

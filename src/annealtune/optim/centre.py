@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from annealtune.optim.options import GroupRates
-from annealtune.optim.parameters import gathered, parameters_of
-from annealtune.optim.run_state import Gradients, RandomState, Snapshot
+from annealtune.optim.parameters import gathered, highest_rate, parameters_of
+from annealtune.optim.run_state import RandomState, Snapshot
 
 # Adam and its kin move each weight by about the rate, whatever the loss: one rate suits most nets.
 # What only has such a name may not.
@@ -51,17 +51,16 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
     start = RandomState.capture()
     rate = _FIRST_TRY
     parameters = parameters_of(base)
-    possible = highest_rate(base) / _FARTHEST**0.5  # the arms go far above the centre
+    possible = highest_rate(parameters) / _FARTHEST**0.5  # the arms go far above the centre
     origin = [p.clone() for p in parameters]
-    first = Gradients(parameters, copied=True)  # some bases, and hooks, write into them
+    before.take(gradients=True)  # some bases, and hooks, write into them
     for _ in range(_TRIES):
-        before.take(gradients=True)
         try:
             rates.write(rate)
             with _without_post_hooks(base):
                 for _ in range(_STEPS - 1):
                     base.step()
-                    first.put_back()
+                    before.gradients.put_back()
                 weights = [p.clone() for p in parameters]
                 base.step()
             change = _relative_change(parameters, weights, origin)
@@ -77,12 +76,6 @@ def relative_centre(base: Optimizer, rates: GroupRates) -> float:
         if rate > _LARGEST:
             return _FIRST_TRY  # nothing moves the weights
     return rate
-
-
-def highest_rate(base: Optimizer) -> float:
-    """Return the highest rate that torch takes: what the weights' kind cannot hold it refuses."""
-    kinds = (p.dtype for p in parameters_of(base) if p.dtype.is_floating_point)
-    return min((torch.finfo(kind).max for kind in kinds), default=math.inf)
 
 
 def _square(tensor: Tensor) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,7 +78,7 @@ class Watch:
 
     An EMA may begin late, so it looks in every step. It takes a copy of those alone: torch copies
     the values of a lazy clone when one of the two is written. Memory that is not torch's own, such
-    as a mapped file, is copied at once, but only the first time.
+    as a mapped file, is copied at once, and looked at the first time alone.
     """
 
     @torch.no_grad()
@@ -88,32 +87,24 @@ class Watch:
         known = {p for p in parameters_of(context.base) if p.requires_grad}
         known.update(context.written or ())
         self._lazy: list[tuple[Tensor, Tensor]] = []
-        self._copied: list[tuple[Tensor, Tensor | None, int]] = []
+        self._copied: list[tuple[Tensor, Tensor, int]] = []
         for p in context.model.parameters():
             if type(p) is nn.Parameter and p not in known:
                 try:
                     self._lazy.append((p, p.detach()._lazy_clone()))
                 except RuntimeError:
-                    then = p.detach().clone() if is_first else None
-                    self._copied.append((p, then, p._version))
+                    if is_first:
+                        self._copied.append((p, p.detach().clone(), p._version))
 
     def written(self) -> list[tuple[Tensor, Tensor]]:
         """Return those that were written since, with what they were; the run knows them then."""
         address: Any = getattr(torch._C, "_data_address")  # noqa: B009 - data_ptr() would copy
         found = [(p, then) for p, then in self._lazy if address(p) != address(then)]
-        late = []
         for p, then, version in self._copied:
-            if then is None:
-                late += [p] if p._version != version else []
-            elif p._version != version or not torch.equal(p, then):
+            if p._version != version or not torch.equal(p, then):
                 found.append((p, then))
         known = self._context.written or []
-        self._context.written = [*known, *(p for p, _ in found), *late]
-        if late:
-            where = f"{self._context.owner}: frozen weights in memory that is not torch's own"
-            warnings.warn(
-                f"{where} were first written now; undone from the next step on", stacklevel=2
-            )
+        self._context.written = [*known, *(p for p, _ in found)]
         return found
 
 

@@ -30,7 +30,7 @@ from annealtune.optim.minibatch import (
     not_callable,
     scalar,
 )
-from annealtune.optim.options import Choices, GroupRates, check_base, direction, fitted
+from annealtune.optim.options import Choices, GroupRates, check_base, fitted, refuse_maximizing
 from annealtune.optim.parameters import finite_marks, read, trained_of, write_setting
 from annealtune.optim.run_state import RandomState, Snapshot, StateOutside
 
@@ -200,7 +200,7 @@ class EmbeddedTuner(AnnealedOptimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base; the next step writes its setting into it too."""
-        direction(type(self).__name__, self.base, param_group)
+        refuse_maximizing(type(self).__name__, self.base, param_group)
         super().add_param_group(param_group)
 
 

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from annealtune.annealing import Neighborhood, Setting, grid
 from annealtune.optim.context import Part
-from annealtune.optim.parameters import write_setting
+from annealtune.optim.parameters import highest_rate, write_setting
 from annealtune.optim.wrapper import OptimizerWrapper
 
 # Ways to write H.
@@ -176,7 +176,7 @@ def fitted(owner: str, base: Optimizer, neighborhood: Any) -> Neighborhood:
     return Neighborhood(taken, dropped=dropped)
 
 
-def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
+def check_base(owner: str, base: Any) -> None:
     """Check that a step of the base can be tried and undone.
 
     Raises:
@@ -200,26 +200,21 @@ def check_base(owner: str, base: Any, *, may_maximize: bool = False) -> None:
         )
     if not any(group["params"] for group in base.param_groups):
         raise ValueError(f"{owner}(base=...) must have parameters to train, got none")
-    if direction(owner, base) < 0 and not may_maximize:
-        raise ValueError(
-            f"{owner}(base=...) must minimize, got one with maximize=True; negate the loss instead"
-        )
+    refuse_maximizing(owner, base)
 
 
-def direction(owner: str, base: Optimizer, *added: Mapping[str, Any]) -> float:
-    """Return 1 where the base minimizes, -1 where it maximizes.
+def refuse_maximizing(owner: str, base: Optimizer, *added: Any) -> None:
+    """Refuse groups that maximize, also one to be added: arms and steps are compared by their loss.
 
     Raises:
-        ValueError: if its groups, and those that are to be added, do not agree.
+        ValueError: if one does.
     """
     own = base.defaults.get("maximize", False)
     dicts = [group for group in added if isinstance(group, dict)]  # torch refuses anything else
-    directions = {bool(group.get("maximize", own)) for group in (*base.param_groups, *dicts)}
-    if len(directions) > 1:
+    if any(group.get("maximize", own) for group in (*base.param_groups, *dicts)):
         raise ValueError(
-            f"{owner}(base=...): all groups must minimize or all must maximize, got both"
+            f"{owner}(base=...) must minimize, got one with maximize=True; negate the loss instead"
         )
-    return -1.0 if True in directions else 1.0
 
 
 def as_neighborhood(owner: str, neighborhood: Any) -> Neighborhood:
@@ -258,8 +253,7 @@ def refuses(base: Optimizer, group: dict[str, Any], options: Mapping[str, Any]) 
 
     Or its step would: a rate that the kind of the weights cannot hold, such as 1e5 in float16.
     """
-    kinds = (p.dtype for p in group["params"] if p.is_floating_point())
-    if options.get("lr", 0.0) > min((torch.finfo(kind).max for kind in kinds), default=math.inf):
+    if options.get("lr", 0.0) > highest_rate(group["params"]):
         return True
     accepted = inspect.signature(type(base).__init__).parameters
     present = {key: value for key, value in {**base.defaults, **group}.items() if key in accepted}

@@ -37,6 +37,12 @@ def write_setting(base: Optimizer, setting: Mapping[str, Any], multiples: Sequen
             written.add(id(group[option]))
 
 
+def highest_rate(parameters: Iterable[Tensor]) -> float:
+    """Return the highest rate that torch takes: what the weights' kind cannot hold it refuses."""
+    kinds = (p.dtype for p in parameters if p.is_floating_point())
+    return min((torch.finfo(kind).max for kind in kinds), default=math.inf)
+
+
 def gathered(tensor: Tensor) -> Tensor:
     """Return all of a tensor: of one that is sharded, torch reads the part of this process alone.
 

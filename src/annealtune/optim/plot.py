@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def plot_run(
-    path: str | os.PathLike[str], history: History, races: Sequence[RaceInfo], sign: float
-) -> Path:
-    """Draw what `SelfTuner.plot` promises; ``sign`` is -1 where the loss is maximized."""
+def plot_run(path: str | os.PathLike[str], history: History, races: Sequence[RaceInfo]) -> Path:
+    """Draw what `SelfTuner.plot` promises."""
     try:
         import matplotlib.style
         from matplotlib.figure import Figure
@@ -32,7 +30,7 @@ def plot_run(
         axes = figure.subplot_mosaic("RL;RS" if raced else "L;S")  # a race, loss, size of steps
         losses, rates = axes["L"], axes["S"]
         if raced:
-            _draw_race(axes["R"], raced[-1], sign)
+            _draw_race(axes["R"], raced[-1])
         for race in races:
             for each in (losses, rates):
                 each.axvspan(race.step, race.step + race.minibatches, color="#eeeeee", zorder=0)
@@ -50,13 +48,13 @@ def plot_run(
     return Path(path)
 
 
-def _draw_race(axes: Axes, race: RaceInfo, sign: float) -> None:
+def _draw_race(axes: Axes, race: RaceInfo) -> None:
     """Draw the losses of every arm; a cross is where one was dropped."""
-    known = [[sign * loss for loss in losses] for losses in race.losses if losses]
+    known = [losses for losses in race.losses if losses]
     first, best = max(losses[0] for losses in known), min(map(min, known))
     edge = first + 0.5 * (first - best)  # arms explode, and would flatten the rest
     for arm, arms_losses in enumerate(race.losses):
-        curve = [loss if sign * loss <= edge else float("nan") for loss in arms_losses]
+        curve = [loss if loss <= edge else float("nan") for loss in arms_losses]
         won, crossed = arm == race.winner, [len(curve) - 1] if arm in race.dropped else []
         name = race.name(arm) + (" won" if won else "")
         steps, width = range(1, len(curve) + 1), 2.5 if won else 1.0

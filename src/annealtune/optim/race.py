@@ -34,7 +34,7 @@ from annealtune.optim.context import Context, Part, StateError, Watch
 from annealtune.optim.history import History
 from annealtune.optim.hooks import same
 from annealtune.optim.minibatch import Minibatch, Objective
-from annealtune.optim.options import Choices, GroupRates, direction, fitted, refuses
+from annealtune.optim.options import Choices, GroupRates, fitted, refuses
 from annealtune.optim.parameters import (
     finite_marks,
     gathered,
@@ -77,7 +77,6 @@ class Plan:
         neighborhood: H without what the base refuses; None where rates around a centre race.
         on_host: whether idle arms lie in host memory.
         warm_up: steps over which the rate rises after the race.
-        sign: -1 where the loss is maximized.
 
     Raises:
         TypeError, ValueError: if an argument breaks its rule.
@@ -123,7 +122,6 @@ class Plan:
         self.objective = objective
         self.on_host = offload
         self.warm_up = count("SelfTuner(warmup=...)", warmup, least=0)
-        self.sign = direction("SelfTuner", base)
 
 
 def _raceable(base: Optimizer, neighborhood: Choices, total_steps: int | None) -> Neighborhood:
@@ -325,7 +323,7 @@ class Races(Part):
             extra_steps=race.extra_steps,
             restarted=restarted,
             second=None if winner is None else race.second(winner),
-            losses=tuple(tuple(self.plan.sign * x for x in own) for own in standings.losses),
+            losses=tuple(map(tuple, standings.losses)),
         )
         self.infos = [*before, info]
 
@@ -396,7 +394,6 @@ class Race:
     def __init__(self, races: Races, settings: Sequence[Setting], began: int) -> None:
         self._context = races.context
         self._rates = races.rates
-        self._sign = races.plan.sign
         self._objective = races.plan.objective
         self._allowance = races.allowance()
         self._say = functools.partial(races.history.say, began)
@@ -479,7 +476,7 @@ class Race:
                         after = RandomState.capture()  # some bases draw numbers of their own
                 elif before is not None:
                     before.put_back()  # what it did to the statistics of BatchNorm, say
-                losses[arm] = self._sign * value
+                losses[arm] = value
             after.put_back()
         except BaseException as error:
             end.put_back()
@@ -564,15 +561,14 @@ class Race:
         arms = range(len(self.settings))
         if self._objective is not None:
             return tuple(self._values.get(arm, math.nan) for arm in arms)
-        scores = (self._sign * self.standings.score(arm) for arm in arms)
+        scores = map(self.standings.score, arms)
         return tuple(score if math.isfinite(score) else math.nan for score in scores)
 
     def second(self, winner: int) -> int | None:
         """Return the best arm besides the winner: the dropped ones come after those that stayed."""
         live = self.standings.live
-        sign = 1.0 if self._objective is not None else self._sign
         ranks = [
-            (arm not in live, sign * score, arm)
+            (arm not in live, score, arm)
             for arm, score in enumerate(self.scores())
             if arm != winner and not math.isnan(score)
         ]

@@ -32,7 +32,7 @@ from annealtune.optim.guard import LossGuard
 from annealtune.optim.history import History
 from annealtune.optim.hooks import Hook
 from annealtune.optim.minibatch import Intake, Minibatch, Objective
-from annealtune.optim.options import Choices, GroupRates, check_base, direction
+from annealtune.optim.options import Choices, GroupRates, check_base, refuse_maximizing
 from annealtune.optim.parameters import gradients_are_finite, has_gradient
 from annealtune.optim.race import (
     MOST_SPOILT,
@@ -125,7 +125,7 @@ class SelfTuner(OptimizerWrapper):
         offload: bool = False,
         process_group: ProcessGroup | None = None,
     ) -> None:
-        check_base("SelfTuner", base, may_maximize=True)
+        check_base("SelfTuner", base)
         context = Context("SelfTuner", base, model, process_group)
         plan = Plan(base, total_steps, around, neighborhood, objective, offload, warmup)
         self.total_steps, self.neighborhood = plan.total_steps, plan.neighborhood
@@ -269,11 +269,11 @@ class SelfTuner(OptimizerWrapper):
         """
         from annealtune.optim.plot import plot_run
 
-        return plot_run(path, self.history, self.races, self._run.plan.sign)
+        return plot_run(path, self.history, self.races)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group to the base, at its ratio to the others; every arm has it as it is now."""
-        direction("SelfTuner", self.base, param_group)
+        refuse_maximizing("SelfTuner", self.base, param_group)
         super().add_param_group(param_group)
         self._run.rates.multiples()
         if self._arms is not None:

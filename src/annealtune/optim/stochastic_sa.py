@@ -234,7 +234,8 @@ class StochasticSA(AnnealedOptimizer):
     def _move_to_the_better_side(self, minibatch: Minibatch) -> float:
         """Leave the weights at the better of w' and w''; return the objective there."""
         direction = int(self._annealing.rng.random() * 2**53)
-        watch = Watch(self._context) if self.base._optimizer_step_post_hooks else None
+        hooks, is_first = self.base._optimizer_step_post_hooks, self._annealing.step == 0
+        watch = Watch(self._context, is_first=is_first) if hooks else None
         self.base.displace(direction, -1.0)  # w' = w - eps D
         if watch is not None:  # hooks may write what nobody trains
             self._before.add(watch.written())

@@ -24,7 +24,6 @@ STUDY_FILE = "study.toml"
 RUNS = "runs"
 LOG_FILE = "log.txt"
 FAILURE_FILE = "failure.json"
-FORMAT = 2
 _SEAL_LINE = b"# sha256 of the lines above: "
 
 Status = Literal["finished", "failed", "unfinished", "missing"]
@@ -155,7 +154,7 @@ def read_facts(path: Path) -> dict[str, Any]:
     """Read ``study.toml`` and check that it is what the program wrote.
 
     Raises:
-        ConfigError: if it is not there, of another format, or changed.
+        ConfigError: if it is not there, or was changed.
     """
     file = path / STUDY_FILE
     if not file.is_file():
@@ -164,9 +163,6 @@ def read_facts(path: Path) -> dict[str, Any]:
             "annealtune study EXPERIMENT --out DIR makes one"
         )
     facts = read_toml(file)
-    number = facts.get("format")
-    if number != FORMAT:
-        raise ConfigError(f"{file}: format = {number!r}: this version reads format {FORMAT}")
     if file.read_bytes() != sealed_toml(facts):
         raise ConfigError(
             f"{file}: was changed or damaged: its digest does not fit. Put it back as it was, or "

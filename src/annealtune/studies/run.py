@@ -10,7 +10,6 @@ from annealtune.studies.engines import Engine
 from annealtune.studies.plan import Plan, Task
 from annealtune.studies.records import (
     FAILURE_FILE,
-    FORMAT,
     STUDY_FILE,
     Study,
     read_facts,
@@ -101,7 +100,6 @@ def _check_free(path: Path) -> None:
 
 def _facts(plan: Plan) -> dict[str, Any]:
     return {
-        "format": FORMAT,
         "name": plan.name,
         "command": plan.command,
         "vary": plan.vary,

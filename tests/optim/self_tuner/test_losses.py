@@ -58,15 +58,6 @@ def test_a_constant_in_the_loss_does_no_harm(usual, base):
     )
 
 
-@pytest.mark.parametrize("base", BASES)
-def test_maximizing_the_negative_is_minimizing_bit_for_bit(usual, base):
-    run = train(base, lambda loss, step: -loss, options={"maximize": True})
-    assert run.decisions == usual[base].decisions
-    assert all(map(torch.equal, run.model.parameters(), usual[base].model.parameters()))
-    for race, expected in zip(run.optimizer.races, usual[base].optimizer.races, strict=True):
-        assert race.scores == pytest.approx([-score for score in expected.scores])
-
-
 STARTS = {  # how the loss begins, where the race is held, how low the run must come
     "zero": (lambda loss, step: loss * (step >= 20), 20, 0.15),
     "constant": (lambda loss, step: loss if step >= 30 else loss * 0.0 + 1.1, 30, 0.15),

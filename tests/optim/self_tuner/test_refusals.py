@@ -60,7 +60,7 @@ def with_a_scheduler(model):
     return base
 
 
-def minimizing_and_maximizing(model):
+def maximizing(model):
     groups = [{"params": [model.weight]}, {"params": [model.bias], "maximize": True}]
     return torch.optim.SGD(groups, lr=0.1)
 
@@ -71,7 +71,7 @@ BASES = {
     "a tuner": (SGDSA, TypeError),
     "without parameters": (lambda model: torch.optim.SGD([{"params": []}], lr=0.1), ValueError),
     "without a rate": (lambda model: sgd(model, lr=0.0), ValueError),
-    "of both directions": (minimizing_and_maximizing, ValueError),
+    "that maximizes": (maximizing, ValueError),
     "with a scheduler": (with_a_scheduler, ValueError),
 }
 
