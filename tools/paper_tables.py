@@ -234,7 +234,9 @@ def _ended(summarise: Callable[[list[float]], float]) -> Callable[[_Curves, _Cur
 
     def text(ours: _Curves, base: _Curves) -> str:
         both = _common(ours, base)
-        if len(both[0]) < (2 if summarise is stdev else 1):
+        if not both[0]:
+            return NO_RECORD
+        if len(both[0]) < 2 and summarise is stdev:
             return "too few seeds"
         return " against ".join(_per_cent(summarise([c[-1] for c in each])) for each in both)
 
@@ -243,8 +245,10 @@ def _ended(summarise: Callable[[list[float]], float]) -> Callable[[_Curves, _Cur
 
 def _dropped(ours: _Curves, base: _Curves) -> str:
     """Return the largest drop from an epoch to the next one, and when it was."""
-    texts = []
-    for each in _common(ours, base):
+    both, texts = _common(ours, base), []
+    if not both[0]:
+        return NO_RECORD
+    for each in both:
         falls = [
             (before - after, epoch)
             for curve in each

@@ -252,8 +252,8 @@ class SelfTuner(OptimizerWrapper):
     def summary(self) -> str:
         """Return what the run did so far: every race with its arms, events, the rate."""
         planned = "" if self.total_steps is None else f" of {self.total_steps}"
-        state = f"step {self.steps}{planned}, rate {rate_text(self.lr)}"
-        state += f", {self.extra_steps} extra steps"
+        rate, extra = rate_text(self.lr), self.extra_steps
+        state = f"step {self.steps}{planned}, rate {rate}, {extra} extra steps"
         told = (f"step {e.step}: {e.text}" for e in self.history.events)
         return "\n".join([state, *(info.table() for info in self.races), *told])
 
