@@ -73,8 +73,7 @@ class History(Part):
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
         points, events = list(map(tuple, self.points)), list(map(tuple, self.events))
-        counts = [self._stride, self._seen]
-        said = sorted(self._said)
+        counts, said = [self._stride, self._seen], sorted(self._said)
         return {"history": {"points": points, "events": events, "counts": counts, "said": said}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
