@@ -146,7 +146,8 @@ class EmbeddedTuner(AnnealedOptimizer):
             self._refuse_pending("step")
         annealing, tentative = self._annealing, self._tentative
         number, draws = annealing.step, annealing.rng.getstate()
-        memory = annealing.strategy.state_dict()  # a pick may breed a generation
+        breeds = type(annealing.strategy).pick is not Strategy.pick  # or may do as much
+        memory = annealing.strategy.state_dict() if breeds else None
         try:
             test = AcceptTest(self, self._intake.take(closure), objective)
             self._intake.paused = True  # what is run from here on is this step's own
@@ -170,7 +171,8 @@ class EmbeddedTuner(AnnealedOptimizer):
             tentative.recover()
             if annealing.step == number:
                 annealing.rng.setstate(draws)
-                annealing.strategy.load_state_dict(memory)
+                if memory is not None:
+                    annealing.strategy.load_state_dict(memory)
             raise
         finally:
             self._intake.paused = False

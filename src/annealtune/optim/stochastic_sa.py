@@ -185,7 +185,6 @@ class StochasticSA(AnnealedOptimizer):
             )
         annealing = self._annealing
         number, draws = annealing.step, annealing.rng.getstate()
-        memory = annealing.strategy.state_dict()
         try:
             self._intake.paused = True
             if closure is None and self._probe.mode == "train":
@@ -219,7 +218,6 @@ class StochasticSA(AnnealedOptimizer):
                 self._is_trying = False
             if annealing.step == number:
                 annealing.rng.setstate(draws)
-                annealing.strategy.load_state_dict(memory)
             raise
         finally:
             self._intake.paused = False
