@@ -328,12 +328,13 @@ def _figure_1(studies: Sequence[Study]) -> list[Sequence[str]]:
                 fmean(curve[-1] for curve in _curves(study, method, key).values())
                 for key in (_ACCURACY, _TRAINING, "validation_loss")
             )
+            best = fmean(map(max, _curves(study, method, _ACCURACY).values()))
             moves = _curves(study, method, "acceptance_rate").values()
             shares = [_per_cent(fmean(curve[at] for curve in moves)) for at in (0, -1) if moves]
-            texts = (_per_cent(accuracy), _per_cent(training), f"{loss:.4f}")
+            texts = (*map(_per_cent, (accuracy, best, training)), f"{loss:.4f}")
             rows.append((method, str(len(study.of(method))), *texts, ", ".join(shares)))
-    columns = ("method", "seeds", "validation accuracy", "training accuracy", "validation loss")
-    return [(*columns, "moves accepted, first and last epoch"), *rows]
+    columns = ("method", "seeds", "validation accuracy", "best epoch", "training accuracy")
+    return [(*columns, "validation loss", "moves accepted, first and last epoch"), *rows]
 
 
 def _per_cent(share: float) -> str:
