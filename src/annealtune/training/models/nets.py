@@ -156,12 +156,11 @@ class _NarrowBatchNorm(nn.BatchNorm2d):
         mean, var, count = self.buffers()
         if self.training:
             count.add_(1)
-            result: Tensor = _Normalised.apply(
-                images, self.weight, self.bias, mean, var, self.momentum, self.eps
-            )
+            own = (self.weight, self.bias, mean, var, self.momentum, self.eps)
+            result: Tensor = _Normalised.apply(images, *own)  # type: ignore[no-untyped-call]
             return result
-        own = (_wide(each) for each in (mean, var, self.weight, self.bias))
-        rows = functional.batch_norm(_rows(images), *own, eps=self.eps)
+        mean, var, weight, bias = map(_wide, (mean, var, self.weight, self.bias))
+        rows = functional.batch_norm(_rows(images), mean, var, weight, bias, eps=self.eps)
         return rows.view_as(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
