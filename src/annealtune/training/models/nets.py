@@ -149,19 +149,21 @@ class _NarrowBatchNorm(nn.BatchNorm2d):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return normalised images: in training by their own statistics, which are counted."""
-        fits = _ROW % self.num_features == 0 == images.numel() % _ROW
-        fits = fits and images.is_contiguous(memory_format=torch.channels_last)
-        if not fits or images.device.type != "cpu" or images.dtype != torch.float32:
+        in_rows = _ROW % self.num_features == 0 == images.numel() % _ROW
+        if (
+            not (in_rows and images.is_contiguous(memory_format=torch.channels_last))
+            or images.device.type != "cpu"
+            or images.dtype != torch.float32
+        ):
             return super().forward(images)
-        mean, var, count = self.buffers()
         if self.training:
-            count.add_(1)
-            own = (self.weight, self.bias, mean, var, self.momentum, self.eps)
+            own = (self.weight, self.bias, self)
             result: Tensor = _Normalised.apply(images, *own)  # type: ignore[no-untyped-call]
             return result
+        mean, var, _ = self.buffers()
         mean, var, weight, bias = map(_wide, (mean, var, self.weight, self.bias))
         rows = functional.batch_norm(_rows(images), mean, var, weight, bias, eps=self.eps)
-        return rows.view_as(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return _images(rows, images)
 
 
 class _Normalised(torch.autograd.Function):
@@ -169,55 +171,45 @@ class _Normalised(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        images: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        running_mean: Tensor,
-        running_var: Tensor,
-        momentum: float,
-        eps: float,
+        ctx: Any, images: Tensor, weight: Tensor, bias: Tensor, layer: nn.BatchNorm2d
     ) -> Tensor:
-        rows, channels = _rows(images), len(weight)
-        means, variances = (
-            each.view(-1, channels)
-            for each in torch.ops.aten.batch_norm_update_stats(rows, None, None, 0.0)
-        )
+        rows, count = _rows(images), images.numel() // len(weight)
+        columns = torch.ops.aten.batch_norm_update_stats(rows, None, None, 0.0)
+        means, variances = (each.view(-1, len(weight)) for each in columns)
         mean, var = means.mean(0), variances.mean(0) + means.var(0, correction=0)
-        count = images.numel() // channels
-        running_mean.lerp_(mean, momentum)
-        running_var.lerp_(var * count / (count - 1), momentum)
-        scale = (var + eps).rsqrt()
+        running_mean, running_var, batches = layer.buffers()
+        running_mean.lerp_(mean, layer.momentum)  # type: ignore[arg-type]
+        running_var.lerp_(var * count / (count - 1), layer.momentum)  # type: ignore[arg-type]
+        batches.add_(1)
+        scale = (var + layer.eps).rsqrt()
         ctx.save_for_backward(images, weight, mean, scale)
-        result = torch.empty_like(images)
-        own = (_wide(each) for each in (bias - mean * scale * weight, scale * weight))
-        torch.addcmul(next(own), rows, next(own), out=_rows(result))
+        shift, result = bias - mean * scale * weight, torch.empty_like(images)
+        torch.addcmul(_wide(shift), rows, _wide(scale * weight), out=_rows(result))
         return result
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         images, weight, mean, scale = ctx.saved_tensors
-        rows, gradient = _rows(images), _rows(gradients[0])
-        of_weight, of_bias = (
-            each.view(-1, len(weight)).sum(0)
-            for each in torch.ops.aten.native_batch_norm_backward(
-                gradient, rows, None, None, None, _wide(mean), _wide(scale), True, 0.0,
-                [False, True, True],
-            )[1:]
-        )  # fmt: skip
-        of_gradient = weight * scale
-        count = images.numel() // len(weight)
-        of_rows = -of_gradient * scale * of_weight / count
-        constant = -of_gradient * of_bias / count - of_rows * mean
-        found = torch.addcmul(_wide(constant), rows, _wide(of_rows))
-        found.addcmul_(gradient, _wide(of_gradient))
-        of_images = found.view_as(images.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-        return of_images, of_weight, of_bias, None, None, None, None
+        rows, gradient, count = _rows(images), _rows(gradients[0]), images.numel() // len(weight)
+        own = (gradient, rows, None, None, None, _wide(mean), _wide(scale), True, 0.0)
+        columns = torch.ops.aten.native_batch_norm_backward(*own, [False, True, True])[1:]
+        of_weight, of_bias = (each.view(-1, len(weight)).sum(0) for each in columns)
+        by_gradient = weight * scale
+        by_image = -by_gradient * scale * of_weight / count
+        shift = -by_gradient * of_bias / count - by_image * mean
+        of_rows = torch.addcmul(_wide(shift), rows, _wide(by_image))
+        of_rows.addcmul_(gradient, _wide(by_gradient))
+        return _images(of_rows, images), of_weight, of_bias, None
 
 
 def _rows(images: Tensor) -> Tensor:
     """Return channels-last images as rows of 32 numbers, in which the channels take turns."""
     return images.permute(0, 2, 3, 1).reshape(-1, _ROW)
+
+
+def _images(rows: Tensor, like: Tensor) -> Tensor:
+    """Return such rows as images again."""
+    return rows.view_as(like.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
 def _wide(values: Tensor) -> Tensor:
