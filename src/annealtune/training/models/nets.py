@@ -10,9 +10,7 @@ References:
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -21,8 +19,6 @@ _VGG16_STAGES = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 _RESNET34_STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 _SMALL_WIDTHS = (16, 32, 64)
 _MLP_WIDTH = 128
-# Numbers that BatchNorm of a few channels takes as one row.
-_ROW = 32
 
 
 class VGG16(nn.Module):
@@ -63,7 +59,7 @@ class VGG16(nn.Module):
             width = full_width // divisor
             for _ in range(convolutions):
                 yield nn.Conv2d(channels, width, 3, padding=1)
-                yield _batch_norm(width)
+                yield nn.BatchNorm2d(width)
                 yield nn.ReLU(inplace=True)
                 channels = width
             yield nn.MaxPool2d(2)
@@ -131,90 +127,8 @@ class ResNet34(nn.Module):
 def _convolution(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
     return nn.Sequential(
         nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False),
-        _batch_norm(outputs),
+        nn.BatchNorm2d(outputs),
     )
-
-
-def _batch_norm(channels: int) -> nn.BatchNorm2d:
-    return _NarrowBatchNorm(channels) if channels < 8 else nn.BatchNorm2d(channels)
-
-
-class _NarrowBatchNorm(nn.BatchNorm2d):
-    """BatchNorm of a few channels, for the narrow nets.
-
-    For channels-last images on a CPU torch's own kernel takes a pixel at a time: of four channels
-    it is seven times as slow, and its sums are less accurate. Here pixels stand side by side in
-    rows of 32 numbers; the statistics of a channel are combined from those of its columns.
-    """
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Return normalised images: in training by their own statistics, which are counted."""
-        in_rows = _ROW % self.num_features == 0 == images.numel() % _ROW
-        if (
-            not (in_rows and images.is_contiguous(memory_format=torch.channels_last))
-            or images.device.type != "cpu"
-            or images.dtype != torch.float32
-        ):
-            return super().forward(images)
-        if self.training:
-            own = (self.weight, self.bias, self)
-            result: Tensor = _Normalised.apply(images, *own)  # type: ignore[no-untyped-call]
-            return result
-        mean, var, _ = self.buffers()
-        mean, var, weight, bias = map(_wide, (mean, var, self.weight, self.bias))
-        rows = functional.batch_norm(_rows(images), mean, var, weight, bias, eps=self.eps)
-        return _images(rows, images)
-
-
-class _Normalised(torch.autograd.Function):
-    """``(images - mean) / sqrt(var + eps) * weight + bias``, mean and var those of the images."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, images: Tensor, weight: Tensor, bias: Tensor, layer: nn.BatchNorm2d
-    ) -> Tensor:
-        rows, count = _rows(images), images.numel() // len(weight)
-        columns = torch.ops.aten.batch_norm_update_stats(rows, None, None, 0.0)
-        means, variances = (each.view(-1, len(weight)) for each in columns)
-        mean, var = means.mean(0), variances.mean(0) + means.var(0, correction=0)
-        running_mean, running_var, batches = layer.buffers()
-        running_mean.lerp_(mean, layer.momentum)  # type: ignore[arg-type]
-        running_var.lerp_(var * count / (count - 1), layer.momentum)  # type: ignore[arg-type]
-        batches.add_(1)
-        scale = (var + layer.eps).rsqrt()
-        ctx.save_for_backward(images, weight, mean, scale)
-        shift, result = bias - mean * scale * weight, torch.empty_like(images)
-        torch.addcmul(_wide(shift), rows, _wide(scale * weight), out=_rows(result))
-        return result
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        images, weight, mean, scale = ctx.saved_tensors
-        rows, gradient, count = _rows(images), _rows(gradients[0]), images.numel() // len(weight)
-        own = (gradient, rows, None, None, None, _wide(mean), _wide(scale), True, 0.0)
-        columns = torch.ops.aten.native_batch_norm_backward(*own, [False, True, True])[1:]
-        of_weight, of_bias = (each.view(-1, len(weight)).sum(0) for each in columns)
-        by_gradient = weight * scale
-        by_image = -by_gradient * scale * of_weight / count
-        shift = -by_gradient * of_bias / count - by_image * mean
-        of_rows = torch.addcmul(_wide(shift), rows, _wide(by_image))
-        of_rows.addcmul_(gradient, _wide(by_gradient))
-        return _images(of_rows, images), of_weight, of_bias, None
-
-
-def _rows(images: Tensor) -> Tensor:
-    """Return channels-last images as rows of 32 numbers, in which the channels take turns."""
-    return images.permute(0, 2, 3, 1).reshape(-1, _ROW)
-
-
-def _images(rows: Tensor, like: Tensor) -> Tensor:
-    """Return such rows as images again."""
-    return rows.view_as(like.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-def _wide(values: Tensor) -> Tensor:
-    """Return one value a channel as one a column of such rows."""
-    return values.repeat(_ROW // len(values))
 
 
 class MLP(nn.Module):
