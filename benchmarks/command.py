@@ -48,7 +48,6 @@ def parser(package: str, text: str | None, name: str) -> argparse.ArgumentParser
         help=f"folder of {name}.jsonl (every run) and of what is made of it: {name}.md, whose "
         f"tables are brought up to date if it is there; default: {RESULTS}",
     )
-    add("--page-only", action="store_true", help="run nothing")
     return made
 
 
@@ -130,7 +129,9 @@ def fill(path: Path, tables: str) -> None:
     """Put tables between the marks of a text, if there is one."""
     if not path.exists():
         return
-    before, mark, rest = path.read_text(encoding="utf-8").partition(FIRST)
+    text = path.read_text(encoding="utf-8")
+    before, mark, rest = text.partition(FIRST)
     _, end, after = rest.partition(LAST)
-    if mark and end:
-        path.write_text(f"{before}{FIRST}\n{tables}\n{LAST}{after}", encoding="utf-8")
+    filled = f"{before}{FIRST}\n{tables}\n{LAST}{after}"
+    if mark and end and filled != text:
+        path.write_text(filled, encoding="utf-8")

@@ -10,7 +10,7 @@ are; its runs may come one by one, from several commits and machines. ``study.to
 ``metrics.jsonl``, ``moves.jsonl`` and result. Where the study and the data lay on a disk is left
 out. The second command builds from all records, without training, the pages in
 ``docs/results/pages``, which are not committed, and the tables between the marks of
-``docs/results/paper.md``, which are.
+``docs/results/paper.md``, which are; and what ``benchmarks`` has records for.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from annealtune.studies.records import (
 )
 from annealtune.studies.report.study_page import write_overview
 from annealtune.training.config import flat
+from benchmarks.quality import __main__ as quality
+from benchmarks.scripts import __main__ as scripts
 from tools.paper_tables import BASELINE, METHODS, ORIGIN, fill
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -242,6 +244,13 @@ def build(records: Path = RECORDS, pages: Path = PAGES, paper: Path = PAPER_PAGE
     return studies
 
 
+def build_all() -> list[Study]:
+    """Build everything that the repository has records for; return the kept studies."""
+    quality.build(RESULTS)
+    scripts.build(RESULTS)
+    return build()
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Keep the records of runs, or build what is built from records."""
     parser = argparse.ArgumentParser(
@@ -261,7 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
             added, known = keep(given.studies, folder, given.cpu)
             print(f"{folder}: {added} runs added, {known} in all")
         else:
-            print(f"{len(build())} records; {PAGES}")
+            print(f"{len(build_all())} records; {PAGES}")
     except AnnealtuneError as error:
         parser.error(str(error))
 

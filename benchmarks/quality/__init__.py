@@ -4,9 +4,9 @@
     python -m benchmarks.quality --data-dir DIR --text FILE --jobs 2
 
 trains whatever is not in docs/results/quality.jsonl yet, one line a run, and writes the page
-docs/results/quality.html; it can be stopped at any time and goes on where it was. ``--page-only``
-runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE is a
-text (tinyshakespeare).
+docs/results/pages/quality.html; it can be stopped at any time and goes on where it was. `make
+results` runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE
+is a text (tinyshakespeare).
 
 Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps;
 a forward alone counts as a third. The output of a run is the best of 20 looks at validation, for

@@ -27,9 +27,8 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error(f"{', '.join(others)} of --tasks must be in --half {options.half}")
     path = options.results / "quality.jsonl"
     with command.mistakes_told(OldVersionError, extras="train,bench"):
-        if not options.page_only:
-            command.run_missing(options, path, lambda: _missing(options), run, _progress)
-        _show(records.read(path), options.results)
+        command.run_missing(options, path, lambda: _missing(options), run, _progress)
+        print(f"page: {build(options.results)}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -52,14 +51,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _show(known: records.Records, folder: Path) -> None:
-    """Write the page, and the tables of the text beside it."""
-    folder.mkdir(parents=True, exist_ok=True)
+def build(folder: Path) -> Path:
+    """Write the page of a folder's records and the tables of its text; return the page's path."""
+    known = records.read(folder / "quality.jsonl")
     again = [records.read(path) for path in sorted(folder.glob("quality-again-*.jsonl"))]
-    shown = folder / "quality.html"
+    shown = folder / "pages" / "quality.html"
+    shown.parent.mkdir(parents=True, exist_ok=True)
     shown.write_text(page.render(known, again), encoding="utf-8")
-    print(f"page: {shown}")
     command.fill(folder / "quality.md", page.markdown(known, again))
+    return shown
 
 
 def _missing(options: argparse.Namespace) -> list[Key]:

@@ -5,7 +5,7 @@
 
 trains whatever is not in docs/results/scripts.jsonl yet, one line a run, and prints a table, which
 it also puts into docs/results/scripts.md; it can be stopped at any time and goes on where it was.
-``--page-only`` runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds
+DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds
 them, FILE is a text (tinyshakespeare).
 
 The scripts are written anew in the style of those that everybody starts from:

@@ -7,6 +7,7 @@ import itertools
 import math
 import statistics
 from collections.abc import Mapping
+from pathlib import Path
 
 from benchmarks import command, records
 from benchmarks.records import Record
@@ -32,11 +33,15 @@ def main(arguments: list[str] | None = None) -> None:
         return [key for key in keys if key not in known]
 
     with command.mistakes_told(extras="train,bench,frameworks"):
-        if not options.page_only:
-            command.run_missing(options, path, missing, run, _progress)
-        table = render(records.read(path, Key))
-    print(f"\n{table}")
-    command.fill(options.results / "scripts.md", table)
+        command.run_missing(options, path, missing, run, _progress)
+        print(f"\n{build(options.results)}")
+
+
+def build(folder: Path) -> str:
+    """Put the table of a folder's records into its text, and return it."""
+    table = render(records.read(folder / "scripts.jsonl", Key))
+    command.fill(folder / "scripts.md", table)
+    return table
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,7 +1,7 @@
-"""A hook of the docs site: pages and figures of the studies whose records are kept.
+"""A hook of the docs site: pages and figures that are built from the records of runs.
 
-`<!-- the pages of the studies -->` becomes a link to their pages, `<!-- figures: NAME -->` the
-paper's figures from the record of that name. Before there is a record, both are nothing.
+`<!-- page: NAME.html TEXT -->` becomes a link to a built page, `<!-- figures: NAME -->` the paper's
+figures from the record of that name.
 """
 
 import re
@@ -9,22 +9,21 @@ from typing import Any
 
 from annealtune.studies.records import Study
 from annealtune.studies.report.figures.paper import paper_figures
-from tools.results import PAGES, build
+from tools.results import PAGES, build_all
 
-PLACE = "<!-- the pages of the studies -->"
+PAGE = re.compile(r"<!-- page: (\S+) (.*?) -->")
 FIGURES = re.compile(r"<!-- figures: ([\w-]+) -->")
 _kept: dict[str, Study] = {}
 
 
 def on_pre_build(**_: Any) -> None:
     """Build the pages, so that the site finds them among its files."""
-    _kept.update({study.name: study for study in build()})
+    _kept.update({study.name: study for study in build_all()})
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Put links and figures where a page asks for them."""
-    link = f"[The pages of these studies]({PAGES.name}/index.html)." if _kept else ""
-    return FIGURES.sub(_drawn, markdown.replace(PLACE, link))
+    return FIGURES.sub(_drawn, PAGE.sub(rf"[\2]({PAGES.name}/\1)", markdown))
 
 
 def _drawn(match: re.Match[str]) -> str:

@@ -62,8 +62,8 @@ class TestRecords:
         with pytest.raises(RecordsError, match=r"quality\.jsonl, line 1"):
             files.read(path)
         with pytest.raises(SystemExit, match="line 1"):
-            command.main(["--results", str(tmp_path), "--page-only"])
-        assert not (tmp_path / "quality.html").exists()
+            command.main(["--results", str(tmp_path)])
+        assert not (tmp_path / "pages").exists()
 
 
 class TestOptions:
@@ -123,12 +123,12 @@ def test_the_page_and_the_tables_follow_the_records(tmp_path, three):
     text = tmp_path / "quality.md"
     text.write_text("before\n<!-- tables -->\nof last week\n<!-- end of tables -->\nafter\n")
     for _ in range(2):
-        command.main(["--results", str(tmp_path), "--page-only"])
+        command.build(tmp_path)
         built = text.read_text(encoding="utf-8")
         assert built == (
             f"before\n<!-- tables -->\n\n{page.markdown(three)}\n<!-- end of tables -->\nafter\n"
         )
-    assert (tmp_path / "quality.html").read_text(encoding="utf-8") == page.render(three)
+    assert (tmp_path / "pages" / "quality.html").read_text(encoding="utf-8") == page.render(three)
 
 
 def test_what_is_missing_is_run_once(tmp_path, records, capsys, monkeypatch):

@@ -239,9 +239,3 @@ def test_every_run_tells_how_it_was_made(made):
     assert f"cpu {cpu_name()}" in rows[0][3]
     assert "torch 9.9" in rows[1][3]
     assert "cpu Z80" in rows[1][3]
-
-
-def test_the_committed_page_is_what_its_records_give():
-    paths = sorted(results.RECORDS.glob(f"*/{results.PACKED}"))
-    text = results.PAPER_PAGE.read_text(encoding="utf-8")
-    assert fill(text, [results.read_kept(path.parent) for path in paths]) == text
