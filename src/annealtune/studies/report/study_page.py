@@ -9,7 +9,6 @@ from typing import Any
 from annealtune.studies.records import Study
 from annealtune.studies.reproduction import PAPER_STUDIES, net_of
 from annealtune.studies.statistics import (
-    RESAMPLES,
     Statistics,
     main_measure,
     statistics_of,
@@ -26,8 +25,8 @@ from .table_1 import result_rows, results_csv, results_table, results_tex, shown
 from .tables import comparison_table, cost_table, difference_table
 
 _TESTS = (
-    f"Intervals: bootstrap (BCa, {RESAMPLES:,} resamples); p: Wilcoxon signed-rank, exact, of "
-    "paired seeds; bold: below 0.05 after Holm."
+    "Intervals: Student's t; p: Wilcoxon signed-rank, exact, of paired seeds; bold: below 0.05 "
+    "after Holm."
 )
 # The tests of more methods are a long table, which a click opens.
 _FEW_METHODS = 4

@@ -16,7 +16,6 @@ from annealtune.studies.statistics import (
     Measure,
     RateSweep,
     Statistics,
-    bootstrap_interval,
     kind_of,
     rate_found,
     scores_of,
@@ -54,7 +53,7 @@ def hero_panel(study: Study, statistics: Statistics) -> Panel:
         return Panel("hero", f"{title}, over the learning rate", draw, 4.4, True, caption)
     draw = partial(by_method, study=study, statistics=statistics)
     height = max(2.4, 0.95 + 0.34 * len(statistics.ranking))
-    caption = f"Dots: seeds; upright marks: means; bars: 95 % bootstrap intervals.{scale}"
+    caption = f"Dots: seeds; upright marks: means; bars: their range.{scale}"
     return Panel("hero", f"{title}, by method", draw, height, True, caption)
 
 
@@ -116,7 +115,7 @@ def _draw_sweep(
 
 
 def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:
-    """Draw a row for each method that has a number: its seeds, their mean and its interval."""
+    """Draw a row for each method that has a number: its seeds, their mean and range."""
     measure, looks, ranking = statistics.measure, looks_of(study), statistics.ranking
     scores = {method: list(scores_of(study, method, measure).values()) for method in ranking}
     for row, (method, values) in enumerate(scores.items()):
@@ -127,9 +126,7 @@ def by_method(axes: Axes, study: Study, statistics: Statistics) -> Axes:
         heights = row + np.linspace(-0.22, 0.22, len(values)) * (len(values) > 1)
         dots: dict[str, Any] = {"markersize": 5, "alpha": 0.5, "mew": 0, "label": label(method)}
         axes.plot(values, heights, "o", color=colour, **dots)
-        low, high = bootstrap_interval(values)
-        if low is not None and high is not None:
-            axes.plot([low, high], [row, row], color=colour, linewidth=2.2, zorder=3)
+        axes.plot([min(values), max(values)], [row, row], color=colour, linewidth=2.2, zorder=3)
         mark: dict[str, Any] = {"markersize": 15, "markeredgewidth": 2.6, "zorder": 4}
         axes.plot([mean], [row], "|", color=colour, **mark)
         weight = "normal" if row else "bold"
