@@ -57,7 +57,7 @@ def study(
         Path | None,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="A TOML file, or the name of one that comes with annealtune: demo.",
+            help="A TOML file, or the name of one that comes with annealtune, such as demo.",
         ),
     ] = None,
     set_: Assignments = None,
@@ -99,8 +99,8 @@ def study(
             min=0,
             max=1,
             metavar="N",
-            help="Ray: 1 is a GPU of its own, 0.5 half of one, 0 none.  [default: 1 if there are "
-            "any]",
+            help="Ray: 1 is a GPU of its own, 0.5 half of one, 0 none.  [default: 1 if "
+            "there are any, 0 with device=cpu]",
         ),
     ] = None,
     out: Annotated[

@@ -47,8 +47,7 @@ def tune(trainer: Trainer, **options: Any) -> Tuner:
         options: for the `SelfTuner` that is made.
 
     Returns:
-        The tuner that trains: after ``train`` its ``lr``, ``races``, ``summary()`` and ``best()``
-        tell of the run.
+        The tuner that trains: its ``lr``, ``races`` and ``summary()`` tell of the run.
 
     Raises:
         TypeError: if the Trainer is none, or has an optimizer that is no tuner.
