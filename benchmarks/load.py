@@ -69,11 +69,10 @@ def study(size: int) -> dict[str, float]:
     """Half of the runs of each of two methods; the report over all of them."""
     from rich.console import Console
 
-    from annealtune.studies.display import Display
     from annealtune.studies.plan import make_plan
     from annealtune.studies.records import read_study
     from annealtune.studies.report.study_page import write_report
-    from annealtune.studies.run import run_study
+    from annealtune.studies.run import Display, run_study
     from annealtune.training.runs import run
     from annealtune.training.stopping import StopRequest
 

@@ -269,7 +269,7 @@ def _probability(study: Study, method: str) -> str:
 def _by_rate(study: Study, method: str) -> str:
     """Return which share of small and of large rates was accepted, at first and in the end."""
     texts = []
-    for title, is_meant in (("0.5 and more", _is_large), ("0.1 and less", _is_small)):
+    for title, low, high in (("0.5 and more", 0.5, 1.0), ("0.1 and less", 0.0, 0.1)):
         shares = []
         for part in (slice(None, _SOME), slice(-_SOME, None)):
             moves = [
@@ -277,20 +277,12 @@ def _by_rate(study: Study, method: str) -> str:
                 for run in study.of(method)
                 for line in run.moves[part]
                 for move in line["settings"]
-                if is_meant(move["setting"]["lr"])
+                if low <= move["setting"]["lr"] <= high
             ]
             tried, accepted = (sum(move[key] for move in moves) for key in ("tried", "accepted"))
             shares.append(_per_cent(accepted / tried) if tried else "never tried")
         texts.append(f"{title}: {shares[0]}, then {shares[1]}")
     return "; ".join(texts)
-
-
-def _is_large(rate: float) -> bool:
-    return rate >= 0.5
-
-
-def _is_small(rate: float) -> bool:
-    return rate <= 0.1
 
 
 def _refused(study: Study, method: str) -> str:

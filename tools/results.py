@@ -1,6 +1,6 @@
 """Records of runs that are kept in the repository, and everything that is built from them.
 
-    python -m tools.results keep STUDY... [--name NAME] [--cpu NAME]
+    python -m tools.results keep STUDY... [--name NAME]
     python -m tools.results
 
 The first command adds the finished runs of studies, whose other runs may go on, to the record
@@ -26,8 +26,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
-
-import tomli_w
 
 from annealtune.errors import AnnealtuneError, ConfigError
 from annealtune.studies.records import (
@@ -56,13 +54,12 @@ _Runs = dict[str, dict[str, bytes]]
 # --- Keeping records ---
 
 
-def keep(studies: Sequence[Path], folder: Path, cpu: str | None = None) -> tuple[int, int]:
+def keep(studies: Sequence[Path], folder: Path) -> tuple[int, int]:
     """Add the finished runs of studies to a record; the same runs give the same bytes.
 
     Args:
         studies: their directories, which are only read. Other runs may go on meanwhile.
         folder: where the record is, or is made. What is kept in it stays as it is.
-        cpu: the machine of those runs whose config names no CPU.
 
     Returns:
         How many runs were added, and how many there are now.
@@ -87,7 +84,7 @@ def keep(studies: Sequence[Path], folder: Path, cpu: str | None = None) -> tuple
         found = tomllib.loads(_without_places((path / STUDY).read_bytes(), path).decode())
         facts = found if facts is None else _merged(facts, found, folder)
         for run in finished:
-            _add(runs, run.path.name, _files_of(run.path, path, cpu), folder)
+            _add(runs, run.path.name, _files_of(run.path, path), folder)
     assert facts is not None
     folder.mkdir(parents=True, exist_ok=True)
     _pack(runs, folder / PACKED)
@@ -95,15 +92,10 @@ def keep(studies: Sequence[Path], folder: Path, cpu: str | None = None) -> tuple
     return len(runs) - before, len(runs)
 
 
-def _files_of(run: Path, study: Path, cpu: str | None) -> dict[str, bytes]:
+def _files_of(run: Path, study: Path) -> dict[str, bytes]:
     """Return the files of a run that are kept."""
     present = (run / name for name in _KEPT if (run / name).exists())
-    files = {file.name: _without_places(file.read_bytes(), study) for file in present}
-    config = tomllib.loads(files["config.toml"].decode())
-    if cpu is not None and "cpu" not in config["environment"]:
-        config["environment"]["cpu"] = cpu
-        files["config.toml"] = tomli_w.dumps(config).encode()
-    return files
+    return {file.name: _without_places(file.read_bytes(), study) for file in present}
 
 
 def _without_places(content: bytes, study: Path) -> bytes:
@@ -260,14 +252,13 @@ def main(arguments: list[str] | None = None) -> None:
     keeping = commands.add_parser("keep", help="add the finished runs of studies to a record")
     keeping.add_argument("studies", type=Path, nargs="+", metavar="STUDY")
     keeping.add_argument("--name", help="of the record; by default that of the only study")
-    keeping.add_argument("--cpu", help="of the machine, where the runs do not name it themselves")
     given = parser.parse_args(arguments)
     try:
         if given.command == "keep":
             if given.name is None and len(given.studies) > 1:
                 parser.error("--name must be given with several studies, got none")
             folder = RECORDS / (given.name or given.studies[0].resolve().name)
-            added, known = keep(given.studies, folder, given.cpu)
+            added, known = keep(given.studies, folder)
             print(f"{folder}: {added} runs added, {known} in all")
         else:
             print(f"{len(build_all())} records; {PAGES}")

@@ -53,8 +53,8 @@ SHOWN = {
         Shown(
             "held-centre",
             "relative centre",
-            "the same at the rate that changes the weights by 0.5 % in a step along the first "
-            "gradient: the centre over bases that are not Adam",
+            "the same at the rate whose thirtieth step along the first gradient changes the "
+            "weights by 2 % of their size: the centre over bases that are not Adam",
         ),
         Shown("held-quarter", "quarter of centre", "the same at a quarter of the centre"),
         Shown(

@@ -16,19 +16,11 @@ SYMBOLS = {
     "bar": "mean ",
     "cdot": "·",
     "epsilon": "ε",
-    "ge": "≥",
-    "infty": "∞",
     "dots": "…",
-    "ldots": "…",
     "le": "≤",
-    "ln": "ln",
-    "max": "max",
     "min": "min",
-    "qquad": "&emsp;&emsp;",
     "quad": "&emsp;",
-    "sim": "∼",
     "subset": "⊂",
-    "sum": "∑",
 }
 
 
@@ -56,7 +48,6 @@ def as_html(formula: str) -> str:
     """
     text = " ".join(formula.split()).replace(r"\_", "&#95;")
     text = text.replace(r"\,", " ")
-    text = re.sub(r"\\text\{([^}]*)\}", r" \1 ", text)
     text = re.sub(r"\\mathrm\{([^}]*)\}", r"\1", text)
     text = re.sub(r"\\frac\{([^}]*)\}\{([^}]*)\}", _fraction, text)
     text = re.sub(r"_(?:\{([^}]*)\}|(\w))", r"<sub>\1\2</sub>", text)

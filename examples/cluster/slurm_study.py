@@ -11,11 +11,10 @@ from pathlib import Path
 import submitit
 from rich.console import Console
 
-from annealtune.studies.display import Display
 from annealtune.studies.engines.local import run_processes
 from annealtune.studies.engines.ray import held_site, train
 from annealtune.studies.plan import make_plan
-from annealtune.studies.run import run_study
+from annealtune.studies.run import Display, run_study
 from annealtune.training.stopping import stop_on_signals
 
 

@@ -18,8 +18,12 @@ from annealtune.integrations import require
         ("skorch", "skorch", "frameworks"),
     ],
 )
-@pytest.mark.parametrize("version", ["0.9.10", None])
-def test_what_is_old_or_missing_is_named(module, package, extra, version, monkeypatch) -> None:
+@pytest.mark.parametrize("version", ["0.9.10", None, "2.6.3"])
+def test_what_is_old_missing_or_unsafe_is_named(
+    module, package, extra, version, monkeypatch
+) -> None:
+    if version == "2.6.3" and package != "lightning":
+        pytest.skip("a version of Lightning")
     real = metadata.version
 
     def version_of(name: str) -> str:

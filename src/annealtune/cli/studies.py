@@ -12,7 +12,6 @@ from rich.console import Console
 
 from annealtune.cli.flags import EPILOG, Assignments, read_values, with_config_flags
 from annealtune.errors import ConfigError, RunError, unknown_name
-from annealtune.studies.display import Display
 from annealtune.studies.engines import Engine
 from annealtune.studies.engines.local import LocalEngine
 from annealtune.studies.plan import VARIED, Plan, make_plan, parse_seeds
@@ -24,7 +23,7 @@ from annealtune.studies.reproduction import (
     Size,
     find_experiment,
 )
-from annealtune.studies.run import cores, run_study, stored_threads
+from annealtune.studies.run import Display, cores, run_study, stored_threads
 from annealtune.training.stopping import stop_on_signals
 
 ENGINES = ("local", "ray")

@@ -20,10 +20,8 @@ _CROP = (slice(100, 356), slice(200, 456))  # a gate and its roof
 _FREQUENCY = 30.0  # the paper's omega
 
 
-def photograph(**_: object) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+def photograph() -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     """Return places and shades of a grey picture: three quarters to train on, the rest to test.
-
-    Every factory is told ``data_dir``; this one has no use for it, scikit-learn brings the picture.
 
     Returns:
         (inputs, targets) of both parts: places in [-1, 1] x [-1, 1], shades in [-1, 1].

@@ -6,13 +6,14 @@ import re
 from importlib import metadata
 
 
-def require(package: str, oldest: str, extra: str) -> None:
+def require(package: str, oldest: str, extra: str, *, unsafe: tuple[str, ...] = ()) -> None:
     """Refuse a framework that is missing, or older than what the integration was run with.
 
     Args:
         package: its name for pip.
         oldest: the first version that will do.
         extra: ours that installs it.
+        unsafe: versions that must not be used.
 
     Raises:
         ImportError: naming the framework and the line to write.
@@ -25,8 +26,9 @@ def require(package: str, oldest: str, extra: str) -> None:
         version = metadata.version(package)
     except metadata.PackageNotFoundError:
         raise ImportError(f"{package} is not installed; {line}") from None
-    if _numbers(version) < _numbers(oldest):
-        raise ImportError(f"{package} must be {oldest} or later, got {version}; {line}")
+    if _numbers(version) < _numbers(oldest) or version in unsafe:
+        but = f" but not {' or '.join(unsafe)}" if unsafe else ""
+        raise ImportError(f"{package} must be {oldest} or later{but}, got {version}; {line}")
 
 
 def _numbers(version: str) -> list[int]:

@@ -22,7 +22,7 @@ from annealtune.optim import EmbeddedTuner, SelfTuner
 from annealtune.optim.hooks import TORCHS_OWN
 from annealtune.optim.run_state import RandomState
 
-require("lightning", "2.6.1", "lightning")
+require("lightning", "2.6.1", "lightning", unsafe=("2.6.2", "2.6.3"))  # these were malicious
 
 from lightning.pytorch import Callback, LightningModule, Trainer  # noqa: E402
 from lightning.pytorch.loggers.logger import DummyLogger  # noqa: E402

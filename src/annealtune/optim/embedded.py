@@ -89,6 +89,8 @@ class EmbeddedTuner(AnnealedOptimizer):
         Fischetti and Stringher (2019), Section 3 and Algorithm 2.
     """
 
+    _family = "EmbeddedTuner"
+
     def __init__(
         self,
         base: Optimizer,
@@ -191,7 +193,7 @@ class EmbeddedTuner(AnnealedOptimizer):
 
     def metrics(self) -> dict[str, float]:
         """Return the numbers to log after a step, by name: its rate, temperature, acceptance."""
-        step, total = self.last_step, self.moves.total
+        step, total = self.last_step, self._annealing.moves.total
         measured = {"temperature": self.temperature}
         if step is not None:
             measured["accepted"] = float(step.accepted)

@@ -100,11 +100,13 @@ class GroupRates(Part):
         """Refuse whoever else writes the rate; from here on it may be written."""
         present = self._present()
         if present is None or (self._left is not None and self._left != present):
+            found = "a scheduler (a group has 'initial_lr')"
+            if present is not None:
+                found = f"a change since the last step: {self._left} became {present}"
             raise ValueError(
                 f"{self._owner}: the learning rate is tuned and must not be written by anything "
-                "else, got a scheduler (a group has 'initial_lr') or a rate that has changed since "
-                f"the last step: {self._left} became {present}. Take the scheduler away, also "
-                "that of a framework, or leave lr out of the neighborhood if one is given"
+                f"else, got {found}. Take the scheduler away, also that of a framework, or leave "
+                "lr out of the neighborhood if one is given"
             )
         self._left = None  # an interrupted step leaves rates that are ours too
 

@@ -110,6 +110,8 @@ class SelfTuner(OptimizerWrapper):
         (2019), Algorithm 2; of dropping losers early: successive halving.
     """
 
+    _family = "SelfTuner"
+
     def __init__(
         self,
         base: Optimizer,

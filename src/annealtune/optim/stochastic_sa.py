@@ -117,6 +117,8 @@ class StochasticSA(AnnealedOptimizer):
 
     base: _Displacement
 
+    _family = "StochasticSA"
+
     def __init__(
         self,
         model: nn.Module,

@@ -37,6 +37,7 @@ class OptimizerWrapper(Optimizer):
     on the validation set, by `validate`, `best` and `load_best`.
     """
 
+    _family: str  # the class of ours whose states can be loaded
     averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
@@ -235,18 +236,15 @@ class OptimizerWrapper(Optimizer):
         """The calls of `validate` so far: step, value, whether it was kept, and which weights."""
         return self._keeper.looks
 
-    def _take_look(self, value: float, *, maximize: bool = False) -> bool:
+    def _take_look(self, value: float, *, maximize: bool = False) -> None:
         """Take in a validation that a framework has made of the weights in the model as they are.
 
         `validate` for those who have the value already; also between `eval` and `train`.
-
-        Returns:
-            Whether these weights are the best so far.
         """
         self._ranks.begin()
         average = self._shown_average
         weights: Which = "last" if average is None or not average.pending else "average"
-        return self._keeper.take(value, step=self.steps, weights=weights, maximize=maximize)
+        self._keeper.take(value, step=self.steps, weights=weights, maximize=maximize)
 
     def _finish(self) -> None:
         """Give the model its best weights until `train` is called: a framework's training is over.
@@ -370,12 +368,6 @@ class OptimizerWrapper(Optimizer):
         if self._evaluation is not None:
             self._evaluation.leave()
             self._evaluation = None
-
-    @property
-    def _family(self) -> str:
-        """The class whose states can be loaded: ours, or the one that it is derived from."""
-        lineage = [c for c in type(self).__mro__ if issubclass(c, OptimizerWrapper)]
-        return lineage[-2].__name__
 
     def _no_state(self, found: str) -> StateError:
         owner = type(self).__name__

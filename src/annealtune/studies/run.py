@@ -1,12 +1,15 @@
 """A study from its plan to its last run, or as far as it gets, and the directory it lies in."""
 
 import os
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
 from annealtune.errors import ConfigError
-from annealtune.studies.display import Display
-from annealtune.studies.engines import Engine
+from annealtune.studies.engines import Engine, EventKind
 from annealtune.studies.plan import Plan, Task
 from annealtune.studies.records import (
     FAILURE_FILE,
@@ -17,9 +20,44 @@ from annealtune.studies.records import (
     sealed_toml,
 )
 from annealtune.training.config import differences
+from annealtune.training.progress import describe
 from annealtune.training.provenance import describe_provenance
 from annealtune.training.stopping import StopRequest
-from annealtune.training.storage.files import explained, locked, write_atomically
+from annealtune.training.storage.files import RecordFile, explained, locked, write_atomically
+from annealtune.training.storage.seal import METRICS
+
+
+class Display:
+    """Writes a line for all that happens, whichever engine runs it."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._total = self._over = 0
+        self._started: dict[Path, float] = {}
+
+    def begin(self, tasks: Sequence[Task], done: int) -> None:
+        """Say how many runs there are to do."""
+        self._total, self._over = len(tasks), done
+        self._print(f"{len(tasks) - done} of {len(tasks)} runs to do")
+
+    def happened(self, kind: EventKind, task: Task, detail: str) -> None:
+        """Say what happened; see `Observer`."""
+        told = f": {detail}" if detail else ""
+        if kind == "started":
+            self._started[task.path] = time.monotonic()
+            if epochs := task.epochs_done():
+                told = f" again, {epochs} of {task.config.epochs} epochs are there"
+        if kind == "finished":
+            seconds = time.monotonic() - self._started.get(task.path, time.monotonic())
+            last = RecordFile(task.path / METRICS).read()[-1]
+            told = f": {describe(last)}  ({seconds:.0f} s)"
+        if kind in ("finished", "failed"):
+            self._over += 1
+        position = f"[{self._over:{len(str(self._total))}}/{self._total}]"
+        self._print(f"{position} {kind} {task.name}{told}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def run_study(
@@ -62,8 +100,8 @@ def run_study(
                 (task.path / FAILURE_FILE).unlink(missing_ok=True)
         left = [task for task in tasks if task.is_left()]
         _check_data(plan, left)
-        with display.showing(tasks, len(tasks) - len(left)):
-            engine.run(left, display.happened, stop)
+        display.begin(tasks, len(tasks) - len(left))
+        engine.run(left, display.happened, stop)
     return read_study(path)
 
 

@@ -246,7 +246,6 @@ class _Run:
         world.of_first(lambda: self.directory.check_data(session.task, digest))
         if state is not None:
             self._restore(state)
-        self._races_told = len(session.method.races)
         self.stop.begin()
         self._has_best = world.of_first(
             lambda: self.directory.begin(state, self.config, self._environment(), session.task)
@@ -273,19 +272,14 @@ class _Run:
         with self.progress.running(session), warnings_told(self.progress):
             while session.epoch < self.config.epochs:
                 self._leave_between_epochs()
-                for loss in session.train():
+                for loss, races in session.train():
                     self.progress.step(session, loss)
-                    self._tell_races()
+                    for race in races:
+                        self.progress.race(race)
                     self._leave_if_asked()
                     self._save_if_due()
                 self._end_epoch()
             return self._finish()
-
-    def _tell_races(self) -> None:
-        races = self.session.method.races
-        for race in races[self._races_told :]:
-            self.progress.race(race)
-        self._races_told = len(races)
 
     def _end_epoch(self) -> None:
         session, started = self.session, time.perf_counter()
@@ -304,11 +298,13 @@ class _Run:
                 if self.world.is_first:
                     self.directory.save_best(session.model, facts)
                 self._has_best = True
-        moves = {"epoch": session.epoch + 1, "settings": session.tally.moves()}
+        moves = session.tally.moves()
         record = {**session.end_epoch(training, validation), **last_weights}
         record["evaluation_seconds"] = time.perf_counter() - started
         if self.world.is_first:
-            self.directory.add_records(record, moves)
+            self.directory.metrics.append(record)
+            if moves:
+                self.directory.moves.append({"epoch": record["epoch"], "settings": moves})
         self._save()
         self.progress.epoch(record)
 

@@ -95,8 +95,8 @@ class Session:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, dtype=_PRECISIONS[self.config.precision])
 
-    def train(self) -> Iterator[float]:
-        """Train what is left of the current epoch; yield the loss after every step."""
+    def train(self) -> Iterator[tuple[float, tuple[RaceInfo, ...]]]:
+        """Train what is left of the epoch; yield each step's loss and the races that it ended."""
         if self.train_batches.epoch > self.epoch:
             return  # saved between the last step of the epoch and its end
         started = time.perf_counter()
@@ -114,9 +114,10 @@ class Session:
             self.step += 1
             self.forwards += minibatch.forwards
             self.backwards += minibatch.backwards
-            self.tally.add(loss, info, self.method.races[known:])
+            races = self.method.races[known:]
+            self.tally.add(loss, info, races)
             self.seconds += time.perf_counter() - started
-            yield loss
+            yield loss, races
             started = time.perf_counter()
 
     def judged(self) -> AbstractContextManager[None]:
@@ -186,6 +187,7 @@ class Session:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all of it as tensors and plain data."""
+        own = RandomState.capture().state_dict()
         return {
             "model": self.model.state_dict(),
             "method": self.method.state_dict(),
@@ -195,8 +197,8 @@ class Session:
             **self.keeper.state_dict(),
             "counts": [self.epoch, self.step, self.forwards, self.backwards],
             "seconds": self.seconds,
-            "random": RandomState.capture().state_dict(),
-            **self._of_others(),
+            "random": own,
+            **({} if self.world.size == 1 else {"ranks": self.world.collect(own)}),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -210,12 +212,6 @@ class Session:
         self.epoch, self.step, self.forwards, self.backwards = counts
         self.seconds = float(state["seconds"])
         self._restore_random(state)
-
-    def _of_others(self) -> dict[str, Any]:
-        """Return the random numbers of all processes, where there are several."""
-        if self.world.size == 1:
-            return {}
-        return {"ranks": self.world.collect(RandomState.capture().state_dict())}
 
     def _restore_random(self, state: dict[str, Any]) -> None:
         """Continue with the random numbers of this process; in another world begin new ones."""
@@ -244,7 +240,7 @@ class Session:
             ConfigError: if there will be one and BatchNorm has no deviation to divide by.
         """
         count, batch_size = self.train_batches.samples, self.config.batch_size
-        if self.world.smallest_share(count % batch_size or batch_size) > 1:
+        if (count % batch_size or batch_size) // self.world.size > 1:
             return
         each = "" if self.world.size == 1 else f" for each of {self.world.size} processes"
         inputs, _ = next(self.train_batches.sample(1, epoch=0))

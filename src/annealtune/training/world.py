@@ -58,10 +58,6 @@ class World:
         """Return the model so that its gradients are means over all processes."""
         return model if self.size == 1 else DistributedDataParallel(model)
 
-    def smallest_share(self, samples: int) -> int:
-        """Return how many samples of a minibatch the last process computes: at least one."""
-        return max(samples // self.size, 1)
-
     def share(self, samples: Samples) -> tuple[Samples, float]:
         """Return this process's part of a minibatch and what its mean loss counts in the mean.
 

@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from annealtune.errors import RunError, RunStoppedError
-from annealtune.studies.display import Display
 from annealtune.studies.records import read_study
-from annealtune.studies.run import run_study
+from annealtune.studies.run import Display, run_study
 from annealtune.training.stopping import StopRequest
 
 NAMES = ["sgd seed 0", "adamw seed 0", "sgd seed 1", "adamw seed 1"]

@@ -9,7 +9,6 @@ from .blocks import Options
 from .reading import assign, differences, faults, flat, from_values, read_toml
 from .run_config import (
     DEFAULT_METHOD,
-    DEVICES,
     ENVIRONMENT,
     MOST_THREADS,
     STUDY_TABLES,
@@ -30,7 +29,6 @@ __all__ = [
     "from_values",
     "read_toml",
     "DEFAULT_METHOD",
-    "DEVICES",
     "ENVIRONMENT",
     "MOST_THREADS",
     "STUDY_TABLES",

@@ -94,6 +94,8 @@ class Method(ABC):
     Args:
         optimizer: makes the steps.
         scaler: scales the loss of fp16 runs.
+        averaged: gives the model an average of its weights, by which the method is then judged,
+            while the context lasts; it is given minibatches for what must be computed anew.
 
     Attributes:
         recovers: whether it brings a run back whose loss is not finite.
@@ -101,11 +103,17 @@ class Method(ABC):
     """
 
     recovers = False
-    averages = False
 
-    def __init__(self, optimizer: Any, scaler: GradScaler | None = None) -> None:
+    def __init__(
+        self,
+        optimizer: Any,
+        scaler: GradScaler | None = None,
+        averaged: Callable[[Iterable[Any]], AbstractContextManager[None]] | None = None,
+    ) -> None:
         self._optimizer = optimizer
         self._scaler = scaler
+        self._averaged = averaged
+        self.averages = averaged is not None
 
     @property
     def races(self) -> tuple[RaceInfo, ...]:
@@ -125,7 +133,7 @@ class Method(ABC):
         Args:
             batches: from the training set, for what must be computed anew for such weights.
         """
-        return contextlib.nullcontext()
+        return contextlib.nullcontext() if self._averaged is None else self._averaged(batches)
 
     @abstractmethod
     def readings(self) -> dict[str, float]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -71,9 +70,8 @@ class Plain(Method):
         scaler: GradScaler | None,
         average: WeightAverage | None,
     ) -> None:
-        super().__init__(optimizer, scaler)
+        super().__init__(optimizer, scaler, None if average is None else average.swapped_in)
         self._average = average
-        self.averages = average is not None
         self._first_rate = optimizer.param_groups[0]["lr"]
         self._shape = shape
         self._total_steps = total_steps
@@ -90,12 +88,6 @@ class Plain(Method):
         self._descend(minibatch.loss(), self._scaler)
         if self._average is not None and self._step == self._total_steps:
             self._average.add(0.0)  # the rate has decayed: these are the weights to keep
-
-    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
-        """Give the model the average of its weights, if one is kept."""
-        if self._average is None:
-            return super().judged(batches)
-        return self._average.swapped_in(batches)
 
     def readings(self) -> dict[str, float]:
         """Return the rate of the last step."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -51,9 +49,8 @@ class SelfTuned(Method):
     recovers = True
 
     def __init__(self, optimizer: SelfTuner, scaler: GradScaler | None = None) -> None:
-        super().__init__(optimizer, scaler)
+        super().__init__(optimizer, scaler, optimizer.averaged if optimizer.averages else None)
         self._compute_loss = optimizer.record(CountedMinibatch.loss, scaler=scaler)
-        self.averages = optimizer.averages
         self._rate = 0.0
 
     def step(self, minibatch: CountedMinibatch) -> None:
@@ -67,13 +64,6 @@ class SelfTuned(Method):
         is_whole = math.isfinite(minibatch.first_loss)
         self._descend(loss, self._scaler if is_whole else None)
         self._rate = optimizer.lr if planned is None else planned
-
-    def judged(self, batches: Iterable[Any]) -> AbstractContextManager[None]:
-        """Give the model the average of its weights, if one is kept."""
-        if self.averages:
-            averaged: AbstractContextManager[None] = self._optimizer.averaged(batches)
-            return averaged
-        return super().judged(batches)
 
     def readings(self) -> dict[str, float]:
         """Return the rate of the last step, in a race that of its leader, and what races cost."""

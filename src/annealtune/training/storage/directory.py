@@ -213,16 +213,6 @@ class RunDirectory:
 
     # --- Writing ---
 
-    def add_records(self, record: dict[str, Any], moves: dict[str, Any]) -> None:
-        """Write down an epoch, and its moves if there were any.
-
-        Raises:
-            RunError: if the disk refuses.
-        """
-        self.metrics.append(record)
-        if moves["settings"]:
-            self.moves.append(moves)
-
     def save_best(self, model: nn.Module, facts: dict[str, Any]) -> None:
         """Write weights that did better than all before on the validation set.
 
