@@ -275,6 +275,14 @@ def test_a_state_of_another_kind_is_refused_as_a_whole(other, make_net, make_bat
     assert bits(receiver.state_dict()) == before
 
 
+@pytest.mark.parametrize("kind", [SGDSA, StochasticSA])
+def test_a_state_of_another_method_is_refused_by_the_name_of_its_class(kind, make_net):
+    other = {SGDSA: StochasticSA, StochasticSA: SGDSA}[kind]
+    name = "EmbeddedTuner" if kind is SGDSA else "StochasticSA"
+    with pytest.raises(ValueError, match=f"of {other.__name__} returned, got that of '{name}'"):
+        other(make_net()).load_state_dict(kind(make_net()).state_dict())
+
+
 def test_weights_that_are_loaded_between_two_steps_stay(make_net, make_batches, bits):
     net, other = make_net(), make_net(seed=1)
     tuner = SGDSA(net, grid(lr=[1e30]), temperature=0.0)  # every step is undone
