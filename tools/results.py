@@ -178,7 +178,7 @@ def _described(facts: Mapping[str, Any], runs: _Runs, name: str) -> dict[str, An
     configs = (tomllib.loads(files["config.toml"].decode()) for _, files in sorted(runs.items()))
     made = [config["environment"] for config in configs]
     environment = {
-        key: ", ".join(dict.fromkeys(str(each[key]) for each in made if key in each))
+        key: "; ".join(dict.fromkeys(str(each[key]) for each in made if key in each))
         for key in ORIGIN
         if any(key in each for each in made)
     }
