@@ -37,7 +37,7 @@ class OptimizerWrapper(Optimizer):
     on the validation set, by `validate`, `best` and `load_best`.
     """
 
-    _family: str  # the class of ours whose states can be loaded
+    _family: str  # the class whose states can be loaded
     averages = False  # whether an average of the weights is kept
     _average: WeightAverage | None = None  # the one that is kept
     _evaluation: PutAside | None = None  # what is trained, between `eval` and `train`
