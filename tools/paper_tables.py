@@ -226,7 +226,8 @@ def _won(ours: _Curves, base: _Curves, *, is_loss: bool = False) -> str:
     won = sum(a < b if is_loss else a > b for a, b in pairs)
     means = [fmean(each) for each in zip(*pairs, strict=True)]
     texts = [f"{mean:.6f}" if is_loss else _per_cent(mean) for mean in means]
-    return f"{won} of {len(pairs)} seeds; {texts[0]} against {texts[1]}"
+    seeds = "seed" if len(pairs) == 1 else "seeds"
+    return f"{won} of {len(pairs)} {seeds}; {texts[0]} against {texts[1]}"
 
 
 def _ended(summarise: Callable[[list[float]], float]) -> Callable[[_Curves, _Curves], str]:
