@@ -270,7 +270,7 @@ def _probability(study: Study, method: str) -> str:
 def _by_rate(study: Study, method: str) -> str:
     """Return which share of small and of large rates was accepted, at first and in the end."""
     texts = []
-    for title, low, high in (("0.5 and more", 0.5, 1.0), ("0.1 and less", 0.0, 0.1)):
+    for title, low, high in (("0.5 and more", 0.5, float("inf")), ("0.1 and less", 0.0, 0.1)):
         shares = []
         for part in (slice(None, _SOME), slice(-_SOME, None)):
             moves = [

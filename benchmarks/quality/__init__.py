@@ -5,8 +5,8 @@
 
 trains whatever is not in docs/results/quality.jsonl yet, one line a run, and writes the page
 docs/results/pages/quality.html; it can be stopped at any time and goes on where it was. `make
-results` runs nothing. DIR holds CIFAR-10 and Fashion-MNIST as ``annealtune train`` finds them, FILE
-is a text (tinyshakespeare).
+results` writes the page without running anything. DIR holds CIFAR-10 and Fashion-MNIST as
+``annealtune train`` finds them, FILE is a text (tinyshakespeare).
 
 Cost is counted in gradients, those of every arm included, and nobody gets more than a task's steps;
 a forward alone counts as a third. The output of a run is the best of 20 looks at validation, for

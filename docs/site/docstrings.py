@@ -56,7 +56,7 @@ def as_html(formula: str) -> str:
         if command not in SYMBOLS:
             raise ValueError(f"docs/site/docstrings.py knows no \\{command}, used in {formula!r}")
     text = re.sub(r"\\([a-zA-Z]+) ?", lambda found: f"{SYMBOLS[found[1]]} ", text)
-    text = re.sub(r" +", " ", text).replace("max (", "max(").replace("min (", "min(")
+    text = re.sub(r" +", " ", text).replace("min (", "min(")
     return f'<span class="formula">{text.strip()}</span>'
 
 

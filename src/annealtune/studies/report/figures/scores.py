@@ -53,7 +53,7 @@ def hero_panel(study: Study, statistics: Statistics) -> Panel:
         return Panel("hero", f"{title}, over the learning rate", draw, 4.4, True, caption)
     draw = partial(by_method, study=study, statistics=statistics)
     height = max(2.4, 0.95 + 0.34 * len(statistics.ranking))
-    caption = f"Dots: seeds; upright marks: means; bars: their range.{scale}"
+    caption = f"Dots: seeds; upright marks: their means; bars: their range.{scale}"
     return Panel("hero", f"{title}, by method", draw, height, True, caption)
 
 
