@@ -104,7 +104,7 @@ class Moves:
         tried, improved, accepted = self.settings.get(info.setting, Count())
         improved += (
             math.isfinite(info.new_loss) and info.worsening < 0
-        )  # info.improved, without its call
+        )  # improved, uncalled
         self.settings[info.setting] = Count(tried + 1, improved, accepted + info.accepted)
 
     @property
