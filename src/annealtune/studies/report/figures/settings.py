@@ -46,9 +46,11 @@ def acceptance_of(runs: Sequence[RunRecord]) -> tuple[list[Setting], NDArray[np.
     counts: dict[tuple[tuple[str, Any], ...], NDArray[np.float64]] = {}
     for line in lines:
         for move in line["settings"]:
-            count = counts.setdefault(tuple(move["setting"].items()), np.zeros((2, width)))
+            # Lists, such as betas, are tuples again, so that they can be counted.
+            plain = {k: tuple(v) if isinstance(v, list) else v for k, v in move["setting"].items()}
+            count = counts.setdefault(tuple(sorted(plain.items())), np.zeros((2, width)))
             count[:, line["epoch"] - 1] += [move["accepted"], move["tried"]]
-    keys = sorted(counts, reverse=True)  # the rate is the first option of H
+    keys = sorted(counts, key=_order, reverse=True)
     with np.errstate(invalid="ignore"):  # 0 / 0 in epochs without a try
         rates = np.array([accepted / tried for accepted, tried in (counts[key] for key in keys)])
     return [dict(key) for key in keys], rates
@@ -88,3 +90,14 @@ def _name(setting: Setting) -> str:
     if len(texts) == 1:
         return label(next(iter(texts.values())))
     return label(", ".join(f"{key} {text}" for key, text in texts.items()))
+
+
+def _order(key: tuple[tuple[str, Any], ...]) -> tuple[Any, ...]:
+    """Numbers by size, whatever else by its text after them; the rate counts first."""
+    ordered = sorted(key, key=lambda item: (item[0] != "lr", item[0]))
+    return tuple(
+        (name, 1, float(value), "")
+        if isinstance(value, int | float)
+        else (name, 0, 0.0, str(value))
+        for name, value in ordered
+    )
